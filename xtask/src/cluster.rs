@@ -17,7 +17,8 @@ use kiln_testkit::control_plane::{ControlPlane, Error, HOW_TO_GET_IT};
 use crate::root;
 
 /// The users for whom kubeconfigs are written, besides the administrator.
-const ACCOUNTS: [&str; 2] = ["kyverno-admission-controller", "kyverno-background-controller"];
+const ACCOUNTS: [&str; 3] =
+    ["kyverno-admission-controller", "kyverno-background-controller", "kyverno-cleanup-controller"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

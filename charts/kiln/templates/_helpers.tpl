@@ -3,15 +3,22 @@ Templates that print JSON, which is YAML: they can stand behind a key without re
 but Go's templates and sprig, so that tests render them without Helm as well.
 */ -}}
 
+{{- /* The domain of labels that users write: Kyverno's, or Kiln's own beside it. */ -}}
+{{- define "kiln.domain" -}}
+{{- ternary "kyverno.io" "kiln.dev" (eq .Values.name "kyverno") -}}
+{{- end -}}
+
 {{- /* The labels of an object. Call with (list . COMPONENT). */ -}}
 {{- define "kiln.labels" -}}
-{{- $own := dict "app.kubernetes.io/part-of" "kyverno" "app.kubernetes.io/instance" "kyverno" "app.kubernetes.io/name" "kiln" "app.kubernetes.io/component" (last .) -}}
+{{- $name := (first .).Values.name -}}
+{{- $own := dict "app.kubernetes.io/part-of" $name "app.kubernetes.io/instance" $name "app.kubernetes.io/name" "kiln" "app.kubernetes.io/component" (last .) -}}
 {{- toRawJson (merge $own (first .).Values.labels) -}}
 {{- end -}}
 
 {{- /* The labels of an object that Prometheus or Grafana selects. */ -}}
 {{- define "kiln.monitoring-labels" -}}
-{{- $own := dict "app.kubernetes.io/part-of" "kyverno" "app.kubernetes.io/instance" "kyverno" "app.kubernetes.io/name" "kiln" "app.kubernetes.io/component" "monitoring" -}}
+{{- $name := .Values.name -}}
+{{- $own := dict "app.kubernetes.io/part-of" $name "app.kubernetes.io/instance" $name "app.kubernetes.io/name" "kiln" "app.kubernetes.io/component" "monitoring" -}}
 {{- toRawJson (merge $own .Values.labels .Values.monitoring.labels) -}}
 {{- end -}}
 
@@ -56,6 +63,11 @@ but Go's templates and sprig, so that tests render them without Helm as well.
 {{- toRawJson (merge $own (first .).Values.annotations) -}}
 {{- end -}}
 
+{{- define "kiln.kept-hook" -}}
+{{- $own := dict "helm.sh/hook" (index . 1) "helm.sh/hook-weight" (index . 2) "helm.sh/hook-delete-policy" "before-hook-creation" -}}
+{{- toRawJson (merge $own (first .).Values.annotations) -}}
+{{- end -}}
+
 {{- define "kiln.image" -}}
 {{- $image := .Values.image -}}
 {{- if not $image.repository -}}
@@ -97,9 +109,14 @@ but Go's templates and sprig, so that tests render them without Helm as well.
 {{- /* A Deployment. Call with a dict: root, name, component, args, replicas, resources. */ -}}
 {{- define "kiln.deployment" -}}
 {{- $values := .root.Values -}}
+{{- $name := $values.name -}}
 {{- $selector := dict "app.kubernetes.io/name" "kiln" "app.kubernetes.io/component" .component -}}
-{{- $labels := dict "app.kubernetes.io/part-of" "kyverno" "app.kubernetes.io/instance" "kyverno" "app.kubernetes.io/name" "kiln" "app.kubernetes.io/component" .component -}}
-{{- $args := concat (list "run" (printf "--namespace=%s" .root.Release.Namespace)) .args (list "--listen=0.0.0.0:9443") -}}
+{{- $labels := dict "app.kubernetes.io/part-of" $name "app.kubernetes.io/instance" $name "app.kubernetes.io/name" "kiln" "app.kubernetes.io/component" .component -}}
+{{- $called := ternary (list) (list (printf "--name=%s" $name)) (eq $name "kyverno") -}}
+{{- if $values.openReports -}}
+{{- $called = append $called "--openreports" -}}
+{{- end -}}
+{{- $args := concat (list "run" (printf "--namespace=%s" .root.Release.Namespace)) $called .args (list "--listen=0.0.0.0:9443") -}}
 {{- if ne $values.logging.level "info" -}}
 {{- $args = append $args (printf "--log=%s" $values.logging.level) -}}
 {{- end -}}

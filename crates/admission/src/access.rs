@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use kiln_controller::author::{is_policy, refusal_of_policy};
 use kiln_engine::User;
-use kiln_object::{Gvk, ObjectId};
+use kiln_engine::author::{is_policy, refusal_of_policy};
+use kiln_object::{EngineNames, Gvk, ObjectId};
 use kiln_rules::PolicyId;
 use kiln_value::{Map, Str, Value};
 
-pub use crate::needs::{needs, needs_of_author};
+pub use crate::needs::{UnknownKind, needs, needs_of_author};
 use crate::settings::Settings;
 
 /// Verbs, in the order in which roles list them.
@@ -71,15 +71,6 @@ pub enum Account {
 }
 
 impl Account {
-    /// The name of its ServiceAccount.
-    pub fn name(self) -> &'static str {
-        match self {
-            Account::Admission => "kyverno-admission-controller",
-            Account::Background => "kyverno-background-controller",
-            Account::Cleanup => "kyverno-cleanup-controller",
-        }
-    }
-
     fn component(self) -> &'static str {
         match self {
             Account::Admission => "admission-controller",
@@ -331,7 +322,7 @@ impl Lacking<'_> {
                 message.push_str("---\n");
             }
             let of_account = self.0.iter().filter(|(need, _)| need.account == account);
-            message.push_str(&cluster_role(policy, account, of_account));
+            message.push_str(&cluster_role(policy, account, of_account, &settings.names));
         }
         message
     }
@@ -395,6 +386,7 @@ fn cluster_role<'m>(
     policy: &PolicyId,
     account: Account,
     missing: impl Iterator<Item = &'m (&'m Need, Vec<&'static str>)>,
+    names: &EngineNames,
 ) -> String {
     // One rule for each resource, and for each role that is bound by its name.
     let mut rules: Vec<(RulePlace, BTreeSet<&str>)> = Vec::new();
@@ -424,9 +416,9 @@ fn cluster_role<'m>(
     });
     let component = account.component();
     let mut labels = Map::new();
-    labels.insert(format!("rbac.kyverno.io/aggregate-to-{component}"), "true");
+    labels.insert(names.aggregation_label(component), "true");
     let mut metadata = Map::new();
-    metadata.insert("name", role_name(component, policy));
+    metadata.insert("name", role_name(&names.role(component), policy));
     metadata.insert("labels", labels);
     let mut role = Map::new();
     role.insert("apiVersion", "rbac.authorization.k8s.io/v1");
@@ -437,10 +429,10 @@ fn cluster_role<'m>(
 }
 
 /// The name of the role with what a policy needs: roles of policies of other namespaces have other names.
-fn role_name(component: &str, policy: &PolicyId) -> String {
+fn role_name(role: &str, policy: &PolicyId) -> String {
     match &policy.namespace {
-        Some(namespace) => format!("kyverno:{component}:{namespace}:{}", policy.name),
-        None => format!("kyverno:{component}:{}", policy.name),
+        Some(namespace) => format!("{role}:{namespace}:{}", policy.name),
+        None => format!("{role}:{}", policy.name),
     }
 }
 

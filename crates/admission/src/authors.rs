@@ -2,10 +2,11 @@
 //! person's rights. [`policies`](crate::policies) asks for these rights when the policy is stored; the code that reads and writes
 //! for it asks again.
 
-pub use kiln_controller::author::Authors;
-use kiln_controller::author::{AUTHOR, author_of, signature};
 use kiln_engine::Event;
+pub use kiln_engine::author::Authors;
+use kiln_engine::author::{AUTHOR, author_of, signature};
 use kiln_object::Gvk;
+use kiln_object::policy_kinds::is_policy_group;
 use kiln_patch::diff;
 use kiln_rules::Operation;
 use kiln_schema::Schema;
@@ -20,7 +21,7 @@ pub const AUTHOR_PATH: &str = "/policymutate";
 /// webhook of the engine was there.
 pub fn is_unsigned(policy: &Value, authors: Authors) -> bool {
     // All that ModRules do, they do to requests of others.
-    let is_signed = Gvk::of(policy).is_some_and(|gvk| gvk.group.ends_with("kyverno.io"));
+    let is_signed = Gvk::of(policy).is_some_and(|gvk| is_policy_group(&gvk.group));
     is_signed && authors.hold(policy) && author_of(policy).is_none()
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use kiln_engine::RuleSet;
-use kiln_rules::{Exception, Policy, Rule};
+use kiln_rules::{
+    AdmissionPart, Exception, FailurePolicy, Policy, Rule, WebhookFamily, WebhookPurpose as Purpose,
+};
 use kiln_value::{Str, Value, json};
 
-use crate::webhook_needs::{FailurePolicy, MODRULES, Part, Purpose, WebhookNeeds, dashed, family};
-
-/// A policy with the rules that a hook runs, and what it asks of webhooks.
-pub(crate) type Member = (Arc<Policy>, WebhookNeeds);
+/// The family of ModRules.
+pub(crate) const MODRULES: &str = "modrule";
 
 /// The webhook of ModRules and its path, as KubeMod's users know them.
 const DRAGNET: &str = "dragnet.kubemod.io";
@@ -28,18 +28,19 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn of(policy: &Policy, registration: &WebhookNeeds, part: Part) -> Self {
-        let own = registration.is_fine_grained().then(|| Str::from(policy.id.key()));
+    pub(crate) fn of(policy: &Policy, part: AdmissionPart) -> Self {
+        let delivery = &policy.delivery;
+        let own = delivery.is_fine_grained().then(|| Str::from(policy.id.key()));
         let family = family(policy);
         // A namespaced policy with constraints is only asked about its own namespace.
         let apart = family.is_some_and(|family| family != MODRULES);
         let namespace = policy.id.namespace.clone().filter(|_| apart);
-        let selectors = [&registration.namespace_selector, &registration.object_selector]
+        let selectors = [&delivery.namespace_selector, &delivery.object_selector]
             .map(|selector| selector.as_ref().map(json::to_canonical_string).unwrap_or_default());
         Group {
             family,
             purpose: part.purpose(),
-            failure: registration.failure_of(policy, part),
+            failure: delivery.failure_of(part),
             alone: own,
             selectors: match (family, selectors.iter().all(String::is_empty), namespace) {
                 (None | Some(MODRULES), ..) | (_, true, None) => String::new(),
@@ -56,10 +57,10 @@ impl Group {
     }
 
     /// Name and path, as Kyverno has them.
-    pub(crate) fn called(&self, members: &[Member], distinct: bool) -> (String, String) {
+    pub(crate) fn called(&self, members: &[Arc<Policy>], distinct: bool) -> (String, String) {
         let failure = self.failure.word();
         let fine = match (&self.alone, members.first()) {
-            (Some(_), Some((policy, _))) => format!("-finegrained-{}", dashed(policy)),
+            (Some(_), Some(policy)) => format!("-finegrained-{}", dashed(policy)),
             _ => String::new(),
         };
         let Some(family) = self.family else {
@@ -84,7 +85,7 @@ impl Group {
             }
             false => String::new(),
         };
-        let mut names: Vec<String> = members.iter().map(|(policy, _)| policy.id.key()).collect();
+        let mut names: Vec<String> = members.iter().map(|policy| policy.id.key()).collect();
         names.sort();
         // A policy that changes objects may also need to observe requests.
         let (word, base) = match (self.purpose, family) {
@@ -99,23 +100,23 @@ impl Group {
 }
 
 /// A policy with the rules of one part; none when it has no such rule.
-pub(crate) fn with_rules_of(policy: &Arc<Policy>, part: Part) -> Option<Arc<Policy>> {
-    if policy.rules.iter().all(|rule| Part::of(rule) == part) {
+pub(crate) fn with_rules_of(policy: &Arc<Policy>, part: AdmissionPart) -> Option<Arc<Policy>> {
+    if policy.rules.iter().all(|rule| AdmissionPart::of(rule) == part) {
         return (!policy.rules.is_empty()).then(|| Arc::clone(policy));
     }
     let rules: Vec<_> =
-        policy.rules.iter().filter(|rule| Part::of(rule) == part).cloned().collect();
+        policy.rules.iter().filter(|rule| AdmissionPart::of(rule) == part).cloned().collect();
     let some = !rules.is_empty();
     some.then(|| Arc::new(Policy { rules, ..Policy::clone(policy) }))
 }
 
 /// The rules of policies that are wanted, without what exceptions mean.
 pub(crate) fn set_of(
-    members: &[Member],
+    members: &[Arc<Policy>],
     exceptions: &[Arc<Exception>],
     wanted: impl Fn(&Rule) -> bool,
 ) -> RuleSet {
-    let with_wanted = |(policy, _): &Member| {
+    let with_wanted = |policy: &Arc<Policy>| {
         if policy.rules.iter().all(|rule| wanted(rule)) {
             return Arc::clone(policy);
         }
@@ -123,4 +124,20 @@ pub(crate) fn set_of(
         Arc::new(Policy { rules, ..Policy::clone(policy) })
     };
     RuleSet::new(members.iter().map(with_wanted)).with_exceptions(exceptions.iter().cloned())
+}
+
+/// The word that stands in the names of webhooks for the policies that they serve; none for Kyverno's rules.
+fn family(policy: &Policy) -> Option<&'static str> {
+    match policy.delivery.family {
+        WebhookFamily::Rules => None,
+        WebhookFamily::Kind { cluster, namespaced } => {
+            Some(if policy.id.namespace.is_some() { namespaced } else { cluster })
+        }
+        WebhookFamily::ModRules => Some(MODRULES),
+    }
+}
+
+/// The name of a policy as a part of names: `name`, or `namespace-name`.
+fn dashed(policy: &Policy) -> String {
+    policy.id.key().replace('/', "-")
 }

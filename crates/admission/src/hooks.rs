@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use kiln_controller::ObservedRequest;
-use kiln_engine::{Effect, EvalEnv, Event, RuleOutcome, RuleSet, Verdict};
+use kiln_engine::{Effect, EvalEnv, Event, ObservedRequest, RuleOutcome, RuleSet, Verdict};
 use kiln_object::Kinds;
 use kiln_patch::diff;
-use kiln_rules::{Exception, Operation, Policy, PolicyId, Rule, RuleId};
+pub use kiln_rules::WebhookPurpose as Purpose;
+use kiln_rules::{
+    AdmissionPart, Delivery, Exception, FailurePolicy, Operation, Policy, PolicyId, RequestFacts,
+    Rule, RuleId,
+};
 use kiln_schema::{Schema, Version};
 use kiln_value::{Str, Value};
 
-pub use crate::webhook_needs::Purpose;
-
-use crate::hook_group::{Group, Member, set_of, with_rules_of};
+use crate::hook_group::{Group, MODRULES, set_of, with_rules_of};
 use crate::review::{Request, Response, namespace_of, sent_kind};
 use crate::settings::Settings;
 use crate::validation::{self, Answering, ValidationResult, ValidationRules, Wording};
-use crate::webhook_needs::{FailurePolicy, MODRULES, Part, WebhookNeeds};
 use crate::webhooks::{joined_selectors, only_in, webhook_rules};
 
 /// One webhook: a path, the rules behind it, and when it is called.
@@ -66,24 +66,16 @@ pub struct Hook {
 /// What a policy needs to know that no watch tells.
 #[derive(Clone, Debug)]
 struct Needs {
-    /// Who sent a request.
-    request: bool,
-    /// What an object was before.
-    old: bool,
+    /// What its rules read of a request.
+    facts: RequestFacts,
     /// When the policy was made, if it was not changed since: whatever came later was seen by it.
     since: Option<Str>,
 }
 
 impl Needs {
-    fn of(policy: &Policy, registration: &WebhookNeeds) -> Self {
-        let about = policy.origin.document().value().get("metadata").unwrap_or(&Value::Null);
-        let unchanged = about.get("generation").and_then(Value::as_i64) == Some(1);
-        let since = about.str_at(["creationTimestamp"]).filter(|_| unchanged);
-        Needs {
-            request: registration.asks_for_request,
-            old: registration.asks_for_old,
-            since: since.map(Str::from),
-        }
+    fn of(policy: &Policy) -> Self {
+        let since = policy.delivery.unchanged_since.clone();
+        Needs { facts: policy.needed_facts(), since }
     }
 
     /// Whether a rule of the policy needs what only this request knows, so that it must not be lost.
@@ -94,7 +86,7 @@ impl Needs {
             return hint.subresource != "status";
         }
         if operation == Operation::Delete {
-            return self.request || rule.trigger.named_operations().contains(operation);
+            return self.facts.user || rule.trigger.named_operations().contains(operation);
         }
         let is_new_to_it = || {
             let born =
@@ -103,8 +95,8 @@ impl Needs {
             let seen = self.since.as_deref().zip(born).is_some_and(|(since, born)| since < born);
             !(rule.lifecycle.synchronize && seen)
         };
-        self.request
-            || (operation == Operation::Update && self.old)
+        self.facts.user
+            || (operation == Operation::Update && self.facts.old_object)
             || (hint.changes_nothing() && is_new_to_it())
     }
 }
@@ -161,23 +153,22 @@ impl Hooks {
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
-        let mut groups: BTreeMap<Group, Vec<Member>> = BTreeMap::new();
+        let mut groups: BTreeMap<Group, Vec<Arc<Policy>>> = BTreeMap::new();
         for policy in policies {
-            let registration = WebhookNeeds::of(&policy);
             // Cleanup policies run on a schedule: they need no webhook.
-            if registration.off || policy.is_scheduled() {
+            if policy.delivery.off || policy.is_scheduled() {
                 continue;
             }
-            for part in Part::ALL {
+            for part in AdmissionPart::ALL {
                 let Some(some) = with_rules_of(&policy, part) else { continue };
-                let group = Group::of(&policy, &registration, part);
+                let group = Group::of(&policy, part);
                 let members = groups.entry(group).or_default();
-                match members.last_mut().filter(|(known, _)| known.id == policy.id) {
-                    Some((known, _)) => {
+                match members.last_mut().filter(|known| known.id == policy.id) {
+                    Some(known) => {
                         let rules = known.rules.iter().chain(&some.rules).cloned().collect();
                         *known = Arc::new(Policy { rules, ..Policy::clone(known) });
                     }
-                    None => members.push((some, registration.clone())),
+                    None => members.push(some),
                 }
             }
         }
@@ -271,16 +262,16 @@ const FAMILIES: [&str; 6] = ["gpol", "ngpol", "mpol", "nmpol", "vpol", "nvpol"];
 impl Hook {
     fn new(
         group: &Group,
-        members: &[Member],
+        members: &[Arc<Policy>],
         distinct: bool,
         exceptions: &[Arc<Exception>],
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
         let (name, path) = group.called(members, distinct);
-        let registrations = || members.iter().map(|(_, registration)| registration);
+        let deliveries = || members.iter().map(|policy| &policy.delivery);
         let mut namespaces: Vec<&str> =
-            members.iter().filter_map(|(policy, _)| policy.id.namespace.as_deref()).collect();
+            members.iter().filter_map(|policy| policy.id.namespace.as_deref()).collect();
         namespaces.sort_unstable();
         namespaces.dedup();
         // A policy may live in a namespace and reach beyond it.
@@ -288,23 +279,23 @@ impl Hook {
             policy.id.namespace.is_some()
                 && policy.rules.iter().all(|rule| rule.scope.namespace().is_some())
         };
-        let own = members.iter().all(|(policy, _)| stays(policy)).then(|| only_in(&namespaces));
-        let first = registrations().next();
-        let selector = |key: fn(&WebhookNeeds) -> Option<&Value>| first.and_then(key);
-        let match_conditions = registrations().flat_map(|r| r.match_conditions.iter());
+        let own = members.iter().all(|policy| stays(policy)).then(|| only_in(&namespaces));
+        let first = deliveries().next();
+        let selector = |key: fn(&Delivery) -> Option<&Value>| first.and_then(key);
+        let match_conditions = deliveries().flat_map(|r| r.match_conditions.list.iter());
         Hook {
             name,
             path,
             purpose: group.purpose,
             failure: group.failure,
-            timeout: registrations().filter_map(|r| r.timeout).max().unwrap_or(TIMEOUT),
+            timeout: deliveries().filter_map(Delivery::timeout_seconds).max().unwrap_or(TIMEOUT),
             match_conditions: settings
                 .match_conditions
                 .iter()
                 .chain(match_conditions)
                 .cloned()
                 .collect(),
-            exact: registrations().any(|r| r.exact),
+            exact: deliveries().any(|r| r.exact),
             namespace_selector: joined_selectors([
                 Some(&settings.namespace_selector),
                 selector(|r| r.namespace_selector.as_ref()),
@@ -319,15 +310,17 @@ impl Hook {
             reinvoked: group.purpose == Purpose::Mutate
                 && group.family.is_none_or(|family| family == MODRULES),
             unfiltered: group.family == Some(MODRULES),
-            set: set_of(members, exceptions, |rule| Part::of(rule) != Part::Validate),
+            set: set_of(members, exceptions, |rule| {
+                AdmissionPart::of(rule) != AdmissionPart::Validate
+            }),
             validation: ValidationRules {
                 answering: set_of(members, exceptions, |rule| {
-                    Part::of(rule) == Part::Validate
+                    AdmissionPart::of(rule) == AdmissionPart::Validate
                         && (group.alone.is_some() || validation::may_answer(rule))
                 }),
                 auditing: set_of(members, exceptions, |rule| {
                     let answers = group.alone.is_some() || validation::may_answer(rule);
-                    Part::of(rule) == Part::Validate && !answers
+                    AdmissionPart::of(rule) == AdmissionPart::Validate && !answers
                 }),
             },
             answering: Answering {
@@ -338,16 +331,13 @@ impl Hook {
                 failure: group.failure,
                 alone: group.alone.is_some(),
             },
-            asks_for_roles: registrations().any(|r| r.asks_for_roles),
+            asks_for_roles: members.iter().any(|policy| policy.needed_facts().roles),
             warns: members
                 .iter()
-                .filter(|(_, registration)| registration.warns)
-                .map(|(policy, _)| policy.id.key().into())
+                .filter(|policy| policy.delivery.warns)
+                .map(|policy| policy.id.key().into())
                 .collect(),
-            needs: members
-                .iter()
-                .map(|(policy, registration)| (policy.id.clone(), Needs::of(policy, registration)))
-                .collect(),
+            needs: members.iter().map(|policy| (policy.id.clone(), Needs::of(policy))).collect(),
         }
     }
 
@@ -478,20 +468,9 @@ impl Hook {
     fn observe(&self, event: &Event, kinds: &Kinds, passed_over: bool) -> Reviewed {
         let rules = || self.set.candidates(event);
         let cares = !event.dry_run && rules().next().is_some();
-        let Some(operation) = event.operation.filter(|_| cares) else { return Reviewed::default() };
-        let hint = ObservedRequest {
-            operation,
-            kind: event.kind.clone(),
-            subresource: event.subresource.clone(),
-            namespace: namespace_of(event, kinds),
-            name: event.name.clone(),
-            object: event.object.clone(),
-            old_object: event.old_object.clone(),
-            user: event.user.clone().unwrap_or_default(),
-            dry_run: false,
-            passed_over,
-            request: None,
-        };
+        let observed = || ObservedRequest::of(event, namespace_of(event, kinds), passed_over);
+        let Some(hint) = cares.then(observed).flatten() else { return Reviewed::default() };
+        let operation = hint.operation;
         let needs = |rule: &Rule| {
             if passed_over {
                 // A watch tells what happened, and the rule would fire on it.

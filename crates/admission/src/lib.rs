@@ -6,11 +6,10 @@
 //!                           ├─▶ hooks: validate ─▶ refusal, warnings, results; audits come after the answer
 //!                           └─▶ policies: check ─▶ questions of access ─▶ allowed or refused
 //! rules, settings ─▶ hooks ─▶ webhooks ─▶ webhook configurations to publish
-//! Secrets, clock ─▶ certificates ─▶ Secrets to store, what to serve, what to trust
 //! ConfigMap ─▶ settings
 //! ```
 //!
-//! A host brings the bytes in and out, asks the questions of access, stores Secrets and webhook configurations.
+//! A host brings the bytes in and out, asks the questions of access, stores webhook configurations.
 //! Rules are evaluated by the engine; nothing is matched or patched here.
 //!
 //! | module | holds |
@@ -20,16 +19,12 @@
 //! | [`hooks`], `hook_group` | which rules answer at which path, and what they answer |
 //! | [`simulate`] | the same for a simulated write, for commands that only report |
 //! | [`validation`] | what rules that check objects answer, and in which words |
-//! | [`webhook_needs`] | what a policy asks of its webhooks |
 //! | [`webhooks`], `named_resources` | the webhook configurations that the rules need |
 //! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
 //! | [`authors`] | who stored a policy, and whether that matters |
-//! | [`certificates`] | the certificates that the API server trusts |
 
 pub mod access;
 pub mod authors;
-pub mod certificates;
-mod der;
 mod hook_group;
 pub mod hooks;
 mod named_resources;
@@ -39,7 +34,6 @@ pub mod review;
 pub mod settings;
 pub mod simulate;
 pub mod validation;
-pub mod webhook_needs;
 pub mod webhooks;
 
 pub use hooks::{Hook, Hooks, Purpose, Reviewed};

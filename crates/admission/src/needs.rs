@@ -18,11 +18,17 @@ use crate::access::{Account, Need, Without};
 /// Objects of a kind are known by listing and watching them everywhere, whatever namespace a rule writes to.
 const FOLLOW: [&str; 2] = ["list", "watch"];
 
+/// A kind that the cluster does not serve, perhaps not yet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+// Kyverno's words.
+#[error("failed to get GVR for kind {0}")]
+pub struct UnknownKind(pub Gvk);
+
 /// The rights that a policy needs.
 ///
 /// # Errors
 /// When a kind is not known.
-pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, String> {
+pub fn needs(policy: &Policy, kinds: &Kinds) -> Result<Vec<Need>, UnknownKind> {
     let mut needs = Vec::new();
     for rule in &policy.rules {
         match &rule.program {
@@ -103,7 +109,7 @@ pub fn needs_of_author(policy: &Policy, kinds: &Kinds) -> Vec<Need> {
 
 impl Need {
     /// A need of the side that makes and changes objects, of nothing yet.
-    fn new(path: String, kind: Gvk, kinds: &Kinds) -> Result<Self, String> {
+    fn new(path: String, kind: Gvk, kinds: &Kinds) -> Result<Self, UnknownKind> {
         Ok(Need {
             path,
             account: Account::Background,
@@ -152,7 +158,7 @@ fn of_generate(
     program: &Generate,
     kinds: &Kinds,
     needs: &mut Vec<Need>,
-) -> Result<(), String> {
+) -> Result<(), UnknownKind> {
     for (block, _, emitter) in program.emitters() {
         let path = rule.origin.path().join("generate");
         let inner = if program.blocks[block].foreach.is_some() { "foreach" } else { "" };
@@ -220,7 +226,7 @@ fn of_made(
     made: &Made<'_>,
     kinds: &Kinds,
     needs: &mut Vec<Need>,
-) -> Result<(), String> {
+) -> Result<(), UnknownKind> {
     let need = Need {
         subresource: made.subresource.clone(),
         namespace: made.namespace.and_then(plain).unwrap_or_default().to_owned(),
@@ -316,11 +322,11 @@ fn of_mutate(
     program: &Mutate,
     kinds: &Kinds,
     needs: &mut Vec<Need>,
-) -> Result<(), String> {
+) -> Result<(), UnknownKind> {
     let path: Path = rule.origin.path().join("mutate").join("targets");
     let change = |kind: Gvk| {
         let need = Need::new(format!("{path}."), kind, kinds)?;
-        Ok::<_, String>(Need { verbs: vec!["get", "update"], changes: true, ..need })
+        Ok::<_, UnknownKind>(Need { verbs: vec!["get", "update"], changes: true, ..need })
     };
     for target in program.named_targets() {
         let Some(kind) = plain(&target.kind) else { continue };
@@ -442,8 +448,8 @@ fn known<'k>(kind: &Gvk, kinds: &'k Kinds) -> Option<&'k Kind> {
     kinds.get(kind).or_else(|| kinds.preferred(&kind.group, &kind.kind))
 }
 
-fn plural(kind: &Gvk, kinds: &Kinds) -> Result<String, String> {
-    let known = known(kind, kinds).ok_or_else(|| format!("failed to get GVR for kind {kind}"))?;
+fn plural(kind: &Gvk, kinds: &Kinds) -> Result<String, UnknownKind> {
+    let known = known(kind, kinds).ok_or_else(|| UnknownKind(kind.clone()))?;
     Ok(known.plural().to_owned())
 }
 

@@ -6,11 +6,12 @@ use kiln_cel::{Env, PolicyScope, Type};
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, Host, compile_for};
 use kiln_engine::{Event, User};
+use kiln_object::policy_kinds::{self, is_cel};
 use kiln_object::{Gvk, Kind, Kinds, metadata};
-use kiln_rules::{Operation, Policy, PolicyId, Program, Rule};
+use kiln_rules::{Operation, Policy, PolicyId, Program, Rule, WebhookTimeout};
 use kiln_text::wildcard;
-use kiln_value::{Value, json};
-use kiln_yaml::{Document, Places, ReadOptions, read_bytes};
+use kiln_value::Value;
+use kiln_yaml::{Document, Places, ReadOptions};
 
 use crate::access::{self, Need, Question, Without};
 use crate::authors::Authors;
@@ -32,8 +33,6 @@ pub struct Check {
     of_author: Vec<Need>,
     /// Who stores it, if its rules are held to their rights.
     author: Option<User>,
-    /// Some kind is not known: perhaps it is just new.
-    unknown_kind: bool,
 }
 
 impl Check {
@@ -62,9 +61,9 @@ impl Check {
         others: impl Iterator<Item = &'r Rule>,
         kinds: &Kinds,
     ) -> Result<(), String> {
-        let document = as_document(object)?;
+        let document = as_document(object);
         let compiled = compile_for(Host::Cluster, [&document], kinds);
-        let of_cel = Gvk::of(object).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
+        let of_cel = Gvk::of(object).is_some_and(|gvk| is_cel(&gvk));
         let of_paths = Gvk::of(object).is_some_and(|gvk| gvk.group == "api.kubemod.io");
         let places = of_paths.then(|| document.places());
         self.diagnostics(&compiled, of_cel, places.as_ref())?;
@@ -72,17 +71,18 @@ impl Check {
             check_conditions(policy)?;
             has_constraints(policy)?;
             if is_rules(object) {
-                self.check_kinds(policy, kinds)?;
+                Self::check_kinds(policy, kinds)?;
             }
         }
         if let Some(old) = event.old_object.as_ref()
             && is_rules(object)
         {
             let mut stale = false;
-            for found in kiln_dialects::kyverno::check_update(&as_document(old)?, &document) {
+            for found in kiln_dialects::kyverno::check_update(&as_document(old), &document) {
                 match found.severity {
                     Severity::Error => return Err(with_hint(&found)),
-                    _ => {
+                    Severity::Note => self.warnings.push(found.message),
+                    Severity::Warning => {
                         stale = true;
                         self.warnings.push(found.message);
                     }
@@ -107,10 +107,7 @@ impl Check {
                     self.needs.extend(needs);
                     self.policy = Some(policy.id.clone());
                 }
-                Err(unknown) => {
-                    self.unknown_kind = true;
-                    return Err(unknown);
-                }
+                Err(unknown) => return Err(unknown.to_string()),
             }
         }
         Ok(())
@@ -118,10 +115,9 @@ impl Check {
 
     /// Refuses rules that check objects of kinds which the cluster does not serve: they would check nothing.
     // Kyverno's words.
-    fn check_kinds(&mut self, policy: &Policy, kinds: &Kinds) -> Result<(), String> {
+    fn check_kinds(policy: &Policy, kinds: &Kinds) -> Result<(), String> {
         let checks = |rule: &&Arc<Rule>| matches!(rule.program, Program::Validate(_));
-        let spec = policy.origin.document().value().get("spec").unwrap_or(&Value::Null);
-        let scans = spec.get("background").and_then(Value::as_bool) != Some(false);
+        let scans = policy.background;
         let filters =
             policy.rules.iter().filter(checks).flat_map(|rule| rule.trigger.include.filters());
         for pattern in filters.flat_map(|filter| &filter.kinds) {
@@ -138,7 +134,6 @@ impl Check {
             };
             let is_plain = !wildcard::contains_wildcard(sub) && pattern.names_one_kind();
             if is_plain && !kinds.iter().any(takes) {
-                self.unknown_kind = true;
                 return Err(format!("unable to convert GVK to GVR for kinds {pattern}"));
             }
         }
@@ -146,7 +141,6 @@ impl Check {
             policy.rules.iter().filter(checks).flat_map(|rule| rule.unserved_kinds(kinds));
         match unserved.into_iter().next() {
             Some(first) => {
-                self.unknown_kind = true;
                 let kind = first.trim_start_matches("kind ");
                 Err(format!("unable to convert GVK to GVR for kinds {kind}"))
             }
@@ -235,17 +229,11 @@ fn is_write(event: &Event) -> bool {
 }
 
 fn is_rules(object: &Value) -> bool {
-    let is_rules = |gvk: Gvk| {
-        gvk.group == "kyverno.io" && matches!(gvk.kind.as_str(), "ClusterPolicy" | "Policy")
-    };
-    Gvk::of(object).is_some_and(is_rules)
+    Gvk::of(object).is_some_and(|gvk| policy_kinds::is_rules(&gvk))
 }
 
-fn as_document(object: &Value) -> Result<Document, String> {
-    let text = json::to_string(object);
-    let documents = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes())
-        .map_err(|error| format!("the policy cannot be read: {}", error.message))?;
-    documents.into_iter().next().ok_or_else(|| "there is no policy".to_owned())
+fn as_document(object: &Value) -> Document {
+    Document::from_value("policy", object.clone(), ReadOptions::kubernetes())
 }
 
 fn with_hint(found: &Diagnostic) -> String {
@@ -270,20 +258,16 @@ fn has_constraints(policy: &Policy) -> Result<(), String> {
 
 /// An API server refuses a webhook configuration as a whole for one bad condition.
 fn check_conditions(policy: &Policy) -> Result<(), String> {
-    let document = policy.origin.document().value();
-    for path in [
-        &["spec", "webhookTimeoutSeconds"][..],
-        &["spec", "webhookConfiguration", "timeoutSeconds"],
-    ] {
-        let seconds = document.get_path(path.iter().copied()).and_then(Value::as_i64);
-        if let Some(seconds) = seconds.filter(|seconds| !(1..=30).contains(seconds)) {
-            // Kyverno's words.
-            let why = "the timeout value must be between 1 and 30 seconds";
-            return Err(format!("{}: Invalid value: {seconds}: {why}", path.join(".")));
-        }
+    let invalid = policy.delivery.timeouts.iter().rfind(|timeout| !timeout.is_valid());
+    if let Some(WebhookTimeout { written, written_at }) = invalid {
+        // Kyverno's words.
+        let why = "the timeout value must be between 1 and 30 seconds";
+        return Err(format!("{written_at}: Invalid value: {written}: {why}"));
     }
-    let path = ["spec", "webhookConfiguration", "matchConditions"];
-    let conditions = document.get_path(path).and_then(Value::as_list);
+    let conditions = &policy.delivery.match_conditions;
+    let Some(path) = conditions.written_at.filter(|_| !conditions.list.is_empty()) else {
+        return Ok(());
+    };
     let env = Env::policies(PolicyScope::Cluster)
         .extend()
         .variable("object", Type::Dyn)
@@ -291,8 +275,8 @@ fn check_conditions(policy: &Policy) -> Result<(), String> {
         .variable("request", Type::Dyn)
         .variable("authorizer", Type::Dyn)
         .build();
-    for (at, condition) in conditions.into_iter().flat_map(|list| list.iter()).enumerate() {
-        let place = format!("{}[{at}]", path.join("."));
+    for (at, condition) in conditions.list.iter().enumerate() {
+        let place = format!("{path}[{at}]");
         if condition.str_at(["name"]).is_none_or(str::is_empty) {
             return Err(format!("{place}.name: Required value"));
         }

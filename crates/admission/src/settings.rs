@@ -5,11 +5,9 @@
 
 use std::sync::Arc;
 
-use kiln_controller::{ResourceFilter, protected_namespaces};
-use kiln_engine::{Limits, User};
-use kiln_object::{Gvk, Selector};
+use kiln_engine::{HostAllowlist, Limits, ResourceFilter, User, usual_protected_namespaces};
+use kiln_object::{EngineNames, Gvk, Selector};
 use kiln_rules::Exception;
-use kiln_services::HostAllowlist;
 use kiln_text::quantity::Quantity;
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, json, value};
@@ -19,6 +17,8 @@ use crate::authors::Authors;
 /// What users decide about admission.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// What the engine calls its own objects.
+    pub names: EngineNames,
     /// The namespace that the engine lives in.
     pub namespace: Str,
     /// Objects that no rule sees.
@@ -159,6 +159,7 @@ impl Settings {
     /// What counts without a ConfigMap.
     pub fn new(namespace: &str) -> Self {
         Settings {
+            names: EngineNames::default(),
             namespace: namespace.into(),
             filters: ResourceFilter::usual(namespace),
             excluded: Excluded { groups: Patterns::read("system:nodes"), ..Excluded::default() },
@@ -173,24 +174,29 @@ impl Settings {
             review_bytes: REVIEW_BYTES,
             authors: Authors::default(),
             services: HostAllowlist::default(),
-            protected_namespaces: protected_namespaces(namespace),
+            protected_namespaces: usual_protected_namespaces(namespace),
             exception_namespaces: vec![namespace.into()],
         }
     }
 
+    /// The settings of an engine that calls its objects so.
+    pub fn named(namespace: &str, names: &EngineNames) -> Self {
+        Settings { names: names.clone(), ..Settings::new(namespace) }
+    }
+
     /// The user that changes objects in the background.
     pub fn background_user(&self) -> String {
-        format!("system:serviceaccount:{}:kyverno-background-controller", self.namespace)
+        self.names.user(&self.namespace, "background-controller")
     }
 
     /// The user that deletes objects whose time has come.
     pub fn cleanup_user(&self) -> String {
-        format!("system:serviceaccount:{}:kyverno-cleanup-controller", self.namespace)
+        self.names.user(&self.namespace, "cleanup-controller")
     }
 
     /// The user that answers admission requests.
     pub fn admission_user(&self) -> String {
-        format!("system:serviceaccount:{}:kyverno-admission-controller", self.namespace)
+        self.names.user(&self.namespace, "admission-controller")
     }
 
     /// Whether an exception holds. A user who may store one in some namespace must not switch off rules for the whole cluster:
@@ -210,7 +216,7 @@ impl Settings {
     /// The settings of a ConfigMap, and what is wrong with it. What cannot be read stays as it is here.
     #[must_use]
     pub fn read(&self, config_map: Option<&Value>) -> (Settings, Vec<String>) {
-        let mut settings = Settings::new(&self.namespace);
+        let mut settings = Settings::named(&self.namespace, &self.names);
         let mut warnings = Vec::new();
         let Some(data) = config_map.and_then(|map| map.get("data")).and_then(Value::as_map) else {
             return (settings, warnings);
@@ -218,7 +224,8 @@ impl Settings {
         for (key, value) in data {
             let Some(text) = value.as_str() else { continue };
             if let Err(why) = settings.set(key, text) {
-                warnings.push(format!("{key} of ConfigMap {}/kyverno: {why}", self.namespace));
+                let config_map = self.names.config_map();
+                warnings.push(format!("{key} of ConfigMap {}/{config_map}: {why}", self.namespace));
                 settings.keep(key, self);
             }
         }

@@ -2,12 +2,11 @@
 
 use kiln_engine::{Effect, EvalEnv, Event, RuleOutcome, Verdict};
 use kiln_object::Selector;
-use kiln_rules::RuleId;
+use kiln_rules::{FailurePolicy, RuleId};
 use kiln_value::{Map, Value};
 
 use crate::hooks::{Hook, Hooks, Purpose, Visibility};
 use crate::settings::Settings;
-use crate::webhook_needs::FailurePolicy;
 
 /// What became of a write.
 #[derive(Debug)]

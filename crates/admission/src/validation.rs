@@ -11,11 +11,10 @@
 use std::collections::BTreeMap;
 
 use kiln_engine::{Event, RuleOutcome, RuleSet, Status};
-use kiln_rules::{Actions, FailureActions, Program, Rule, RuleId};
+use kiln_rules::{Actions, FailureActions, FailurePolicy, Program, Rule, RuleId};
 use kiln_value::{Map, Str, Value};
 
 use crate::review::{Response, sent_kind};
-use crate::webhook_needs::FailurePolicy;
 
 /// What a rule that checks objects found.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,31 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use kiln_object::{Kind, Kinds};
-use kiln_rules::{Filter, Filters, Modify, Operation, Operations, Policy, Program, Rule};
+use kiln_object::policy_kinds::{OWN_GROUP, POLICY_KINDS, PolicyFamily, PolicyKind, PolicyRole};
+use kiln_object::{EngineNames, Kind, Kinds};
+use kiln_rules::{
+    AdmissionPart, FailurePolicy, Filter, Filters, Modify, Operation, Operations, Policy, Program,
+    Rule,
+};
 use kiln_value::{Map, Str, Value, value};
 
 use crate::authors::{AUTHOR_PATH, Authors};
 use crate::hooks::{Hook, Hooks, Purpose};
 use crate::named_resources::resources;
 use crate::settings::Settings;
-use crate::webhook_needs::{FailurePolicy, Part, WebhookNeeds};
 
-/// The configuration of hooks that change objects.
-pub const RESOURCE_MUTATING: &str = "kyverno-resource-mutating-webhook-cfg";
-/// The configuration of hooks that only look.
-pub const RESOURCE_VALIDATING: &str = "kyverno-resource-validating-webhook-cfg";
-/// The configuration of the hook that checks policies.
-pub const POLICY_VALIDATING: &str = "kyverno-policy-validating-webhook-cfg";
-/// The configuration of the hook that writes down who stores policies.
-pub const POLICY_MUTATING: &str = "kyverno-policy-mutating-webhook-cfg";
-/// All of them, each with its kind.
-pub const CONFIGURATIONS: [(&str, &str); 4] = [
-    ("MutatingWebhookConfiguration", RESOURCE_MUTATING),
-    ("ValidatingWebhookConfiguration", RESOURCE_VALIDATING),
-    ("ValidatingWebhookConfiguration", POLICY_VALIDATING),
-    ("MutatingWebhookConfiguration", POLICY_MUTATING),
-];
 /// The path at which policies are checked.
 pub const POLICY_PATH: &str = "/policyvalidate";
 /// The label on every configuration.
@@ -94,29 +82,13 @@ pub fn configurations(
         let hooks = hooks.into_iter().filter(|hook| !hook.rules.is_empty());
         hooks.map(|hook| webhook(hook, address, ca_bundle)).collect()
     };
-    let policies = vec![policy_webhook(address, ca_bundle)];
-    let authors = author_webhook(settings.authors, address, ca_bundle);
-    vec![
-        configuration(
-            "MutatingWebhookConfiguration",
-            RESOURCE_MUTATING,
-            of(Purpose::Mutate),
-            settings,
-        ),
-        configuration(
-            "ValidatingWebhookConfiguration",
-            RESOURCE_VALIDATING,
-            of(Purpose::Observe),
-            settings,
-        ),
-        configuration("ValidatingWebhookConfiguration", POLICY_VALIDATING, policies, settings),
-        configuration(
-            "MutatingWebhookConfiguration",
-            POLICY_MUTATING,
-            authors.into_iter().collect(),
-            settings,
-        ),
-    ]
+    let policies = vec![policy_webhook(&settings.names, address, ca_bundle)];
+    let authors = author_webhook(settings.authors, &settings.names, address, ca_bundle);
+    let names = settings.names.webhook_configurations();
+    let webhooks =
+        [of(Purpose::Mutate), of(Purpose::Observe), policies, authors.into_iter().collect()];
+    let both = names.into_iter().zip(webhooks);
+    both.map(|((kind, name), webhooks)| configuration(kind, &name, webhooks, settings)).collect()
 }
 
 /// Whether a configuration that is there is as it should be: what others added to its metadata does not count.
@@ -136,7 +108,7 @@ pub fn is_current(there: &Value, wanted: &Value) -> bool {
 
 fn configuration(kind: &str, name: &str, webhooks: Vec<Value>, settings: &Settings) -> Value {
     let mut labels = settings.webhook_labels.clone();
-    labels.insert(MANAGED_BY, "kyverno");
+    labels.insert(MANAGED_BY, settings.names.name());
     let mut annotations = settings.webhook_annotations.clone();
     // Some clouds change webhook configurations unless an annotation tells them not to.
     annotations.insert("admissions.enforcer/disabled", "true");
@@ -205,35 +177,39 @@ fn for_policies(
     webhook
 }
 
+/// The resources of policies of these kinds, by group: Kyverno's if their policies are run, then Kiln's own.
+fn policy_rules(names: &EngineNames, is_wanted: impl Fn(&PolicyKind) -> bool) -> Vec<Value> {
+    let wanted = || POLICY_KINDS.iter().filter(|row| is_wanted(row));
+    let of_group = |group: &str| -> Vec<&str> {
+        wanted().filter(|row| row.kyverno_group() == group).map(|row| row.plural).collect()
+    };
+    let mut rules = Vec::new();
+    if names.stands_for_kyverno() {
+        for group in ["kyverno.io", "policies.kyverno.io"] {
+            rules.push(on_policies(group, &of_group(group)));
+        }
+    }
+    let own: BTreeSet<&str> = wanted().filter(|row| row.own).map(|row| row.plural).collect();
+    rules.push(on_policies(OWN_GROUP, &own.into_iter().collect::<Vec<_>>()));
+    rules
+}
+
 /// The webhook that writes down who stores policies: their rules write, delete, and show what they read.
 /// Whatever kinds a namespace has policies of must be among them: without an author they have the engine's permissions.
-fn author_webhook(authors: Authors, address: &Address, ca_bundle: &str) -> Option<Value> {
-    let (rules, scripts): (&[&str], &[&str]) = match authors {
-        Authors::Off => return None,
-        Authors::Namespaced => (
-            &["policies", "cleanuppolicies"],
-            &[
-                "namespacedgeneratingpolicies",
-                "namespacedmutatingpolicies",
-                "namespacedvalidatingpolicies",
-                "namespaceddeletingpolicies",
-            ],
-        ),
-        Authors::All => (
-            &["clusterpolicies", "policies", "cleanuppolicies", "clustercleanuppolicies"],
-            &[
-                "generatingpolicies",
-                "mutatingpolicies",
-                "validatingpolicies",
-                "deletingpolicies",
-                "namespacedgeneratingpolicies",
-                "namespacedmutatingpolicies",
-                "namespacedvalidatingpolicies",
-                "namespaceddeletingpolicies",
-            ],
-        ),
+fn author_webhook(
+    authors: Authors,
+    names: &EngineNames,
+    address: &Address,
+    ca_bundle: &str,
+) -> Option<Value> {
+    let is_run = |row: &PolicyKind| {
+        matches!(row.role, PolicyRole::Acts | PolicyRole::Checks | PolicyRole::Deletes)
     };
-    let rules = vec![on_policies("kyverno.io", rules), on_policies("policies.kyverno.io", scripts)];
+    let rules = match authors {
+        Authors::Off => return None,
+        Authors::Namespaced => policy_rules(names, |row| is_run(row) && row.namespaced),
+        Authors::All => policy_rules(names, is_run),
+    };
     let name = "mutate-policy.kyverno.svc";
     let mut webhook = for_policies(name, AUTHOR_PATH, rules, address, ca_bundle);
     webhook.insert("reinvocationPolicy", "IfNeeded");
@@ -241,37 +217,15 @@ fn author_webhook(authors: Authors, address: &Address, ca_bundle: &str) -> Optio
 }
 
 /// The webhook that checks policies of all languages before they are stored.
-fn policy_webhook(address: &Address, ca_bundle: &str) -> Value {
-    let rule = on_policies;
-    let rules = vec![
-        rule(
-            "kyverno.io",
-            &[
-                "clusterpolicies",
-                "policies",
-                "policyexceptions",
-                "cleanuppolicies",
-                "clustercleanuppolicies",
-            ],
-        ),
-        rule(
-            "policies.kyverno.io",
-            // Policies about images are only warned about: they are not run.
-            &[
-                "generatingpolicies",
-                "mutatingpolicies",
-                "namespacedgeneratingpolicies",
-                "namespacedmutatingpolicies",
-                "namespacedvalidatingpolicies",
-                "validatingpolicies",
-                "deletingpolicies",
-                "imagevalidatingpolicies",
-                "namespaceddeletingpolicies",
-                "namespacedimagevalidatingpolicies",
-            ],
-        ),
-        rule("api.kubemod.io", &["modrules"]),
-    ];
+fn policy_webhook(names: &EngineNames, address: &Address, ca_bundle: &str) -> Value {
+    let is_checked = |row: &PolicyKind| match row.role {
+        // Policies about images are only warned about: they are not run.
+        PolicyRole::Acts | PolicyRole::Checks | PolicyRole::Deletes | PolicyRole::NotRun => true,
+        PolicyRole::Exempts => row.family == PolicyFamily::Rules,
+        PolicyRole::Data | PolicyRole::Request => false,
+    };
+    let mut rules = policy_rules(names, is_checked);
+    rules.push(on_policies("api.kubemod.io", &["modrules"]));
     let name = "validate-policy.kyverno.svc";
     Value::Map(for_policies(name, POLICY_PATH, rules, address, ca_bundle))
 }
@@ -327,16 +281,17 @@ pub(crate) fn only_in(namespaces: &[&str]) -> Value {
 type Common = (Vec<String>, Vec<String>, &'static str, Vec<&'static str>);
 
 /// The resources and operations that policies name, as a webhook configuration has them.
-pub(crate) fn webhook_rules(members: &[(Arc<Policy>, WebhookNeeds)], kinds: &Kinds) -> Vec<Value> {
+pub(crate) fn webhook_rules(members: &[Arc<Policy>], kinds: &Kinds) -> Vec<Value> {
     let mut asked: BTreeMap<Common, BTreeSet<String>> = BTreeMap::new();
     // Kyverno: what policies that check objects write is not put together.
     let mut written = BTreeSet::new();
-    for (policy, registration) in members {
-        if let Some(rules) = &registration.resource_rules {
-            let part = policy.rules.first().map_or(Part::Observe, |rule| Part::of(rule));
+    for policy in members {
+        if let Some(rules) = &policy.delivery.resource_rules {
+            let part =
+                policy.rules.first().map_or(AdmissionPart::Observe, |rule| AdmissionPart::of(rule));
             for rule in rules {
                 let (common, resources) = as_written(rule, part);
-                if part == Part::Validate {
+                if part == AdmissionPart::Validate {
                     let (groups, versions, scope, operations) = common;
                     written.insert((groups, versions, resources, scope, operations));
                 } else {
@@ -405,7 +360,7 @@ fn drop_covered(asked: &mut BTreeMap<Common, BTreeSet<String>>) {
 }
 
 /// What a policy itself writes in the form of a webhook's rule.
-fn as_written(rule: &Value, part: Part) -> (Common, Vec<String>) {
+fn as_written(rule: &Value, part: AdmissionPart) -> (Common, Vec<String>) {
     let list = |key: &str| -> Vec<String> {
         let list = rule.get(key).and_then(Value::as_list);
         list.into_iter()
@@ -423,7 +378,7 @@ fn as_written(rule: &Value, part: Part) -> (Common, Vec<String>) {
     let any = named.is_empty() || named.iter().any(|word| word == "*");
     // Kyverno: a trigger that stops matching must be heard of whatever the policy names.
     let operations = match part {
-        Part::Mutate | Part::Validate if !any => {
+        AdmissionPart::Mutate | AdmissionPart::Validate if !any => {
             named.iter().filter_map(|word| word.parse().ok()).collect()
         }
         _ => Operations::ALL,
@@ -498,7 +453,7 @@ fn modified(modify: &Modify, namespaced: bool, kinds: &Kinds) -> BTreeSet<(Strin
 
 /// Leases, events, and what the engine keeps.
 fn is_noise(kind: &Kind) -> bool {
-    let own = ["kyverno.io", "api.kubemod.io", "wgpolicyk8s.io"];
+    let own = ["kyverno.io", OWN_GROUP, "api.kubemod.io", "wgpolicyk8s.io"];
     let group = kind.group();
     matches!(kind.kind(), "Lease" | "Event")
         || own.iter().any(|own| group == *own || group.ends_with(&format!(".{own}")))

@@ -13,49 +13,39 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `request`, `paths`, `options`, `media` | what a request says |
-//! | `status` | why it fails, in the words that clients compare |
-//! | `types`, `crd`, `convert` | the built-in types, custom kinds, and versions of one kind |
+//! | `server` | the state, and the way of a request through it |
+//! | `request` | what a request says: `paths`, `options`, `media` types |
+//! | `access` | who may do what: `tokens`, `authorization` (RBAC), `escalation`, `access_reviews` |
+//! | `discovery` | what is served, and its `openapi` |
+//! | `read` | lists, `field_selector`, `watch`, the `table` that `kubectl get` prints |
+//! | `write` | how objects come, change and go; `patch`, `managed_fields` |
+//! | `defaults`, `validate`, `admission` | what happens to an object before it is stored |
 //! | `storage` | objects, versions, the log |
-//! | `read`, `fields`, `watch`, `table` | lists, field selectors, watches, what `kubectl get` prints |
-//! | `write`, `managed_fields`, `defaults`, `validate`, `admission` | how objects come, change and go |
-//! | `bootstrap`, `controllers`, `workloads` | what a cluster begins with, and what controllers do on their own |
-//! | `discovery`, `openapi` | what is served |
-//! | `authorization`, `escalation`, `access_reviews`, `tokens` | who may do what |
+//! | `types`, `crd` | the built-in types and versions of one kind, custom kinds |
+//! | `object_schemas` | what a server would refuse, for hosts that have none |
+//! | `controllers` | what controllers do on their own; `bootstrap`: what a cluster begins with; `workloads` |
+//! | `status` | why a request fails, in the words that clients compare |
 
-mod access_reviews;
+mod access;
 mod admission;
-mod authorization;
-mod bootstrap;
 mod controllers;
-mod convert;
 mod crd;
 mod defaults;
 mod discovery;
-mod escalation;
-mod fields;
-mod managed_fields;
-mod media;
-mod object_size;
-mod openapi;
-mod options;
-mod paths;
+mod object_schemas;
 mod read;
 mod request;
 mod server;
 mod status;
 mod storage;
-mod table;
-mod tokens;
 mod types;
 mod validate;
-mod watch;
-mod workloads;
 mod write;
 
-pub use authorization::{Authorization, User};
-pub use media::LONGEST_BODY;
+pub use access::authorization::{Authorization, User};
+pub use object_schemas::ObjectSchemas;
+pub use read::watch::Watch;
+pub use request::media::LONGEST_BODY;
 pub use request::{Request, Response};
 pub use server::{ResponseOrWatch, Server, ServerHost, Settings, WebhookCall};
 pub use storage::Record;
-pub use watch::Watch;

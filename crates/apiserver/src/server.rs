@@ -7,18 +7,21 @@ use kiln_schema::{Schema, Version};
 use kiln_text::Time;
 use kiln_value::{Value, value};
 
+use crate::access::access_reviews;
+use crate::access::authorization::{self, Authorization, User};
+use crate::access::tokens;
 use crate::admission::Admission;
-use crate::authorization::{self, Authorization, User};
+use crate::controllers::bootstrap;
 use crate::crd::{Customs, names};
-use crate::media;
-use crate::paths::{self, Route, Target};
+use crate::discovery::openapi;
+use crate::read::watch;
+use crate::read::watch::Watch;
+use crate::request::media;
+use crate::request::paths::{self, Route, Target};
 use crate::request::{Parameters, Request, Response};
 use crate::status::RequestFailure;
 use crate::storage::{Record, Store, TableKey};
-use crate::watch::Watch;
-use crate::{
-    access_reviews, bootstrap, controllers, discovery, openapi, read, tokens, watch, write,
-};
+use crate::{controllers, discovery, read, write};
 
 /// What the server needs from the world.
 pub trait ServerHost: Send + Sync {
@@ -331,7 +334,7 @@ impl Server {
             "" => target.kind.verbs(),
             name => target.kind.subresource(name).map(|sub| sub.verbs).unwrap_or_default(),
         };
-        // A watch of one object is a list with a field selector, and anything may be dropped to by connecting.
+        // Kinds name `watch` beside `list`; a watch of one object is a list with a field selector.
         let served = verbs.contains(&verb) || verb == "watch" && verbs.contains(&"list");
         if !served {
             return Err(RequestFailure::method());

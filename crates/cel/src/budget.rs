@@ -80,6 +80,7 @@ impl<'i> Meter<'i> {
     /// Charges for work about to be done.
     #[inline]
     pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalFailure> {
+        // One comparison on the usual path: the checkpoint is the limit, or the next time to ask the interrupt.
         self.spent = self.spent.saturating_add(units);
         if self.spent > self.checkpoint { self.over() } else { Ok(()) }
     }

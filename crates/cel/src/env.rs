@@ -16,6 +16,7 @@ use crate::eval::Program;
 use crate::library::{self, FunctionBody};
 use crate::reads::reads;
 use crate::syntax::{self, Dialect};
+use crate::uses::{VariableUse, uses};
 use crate::written::written;
 use crate::{Asker, PolicyScope, Span, Type, Val, WrittenValue};
 
@@ -196,6 +197,12 @@ impl Env {
     pub fn reads(&self, source: &str, variable: &str) -> Vec<(Span, Vec<Str>)> {
         let ast = syntax::parse(source, &self.0.dialect);
         ast.map_or_else(|_| Vec::new(), |ast| reads(&ast, variable))
+    }
+
+    /// What an expression takes of a variable; all of it when the expression cannot be read.
+    pub fn uses(&self, source: &str, variable: &str) -> VariableUse {
+        let ast = syntax::parse(source, &self.0.dialect);
+        ast.map_or_else(|_| VariableUse::unknown(), |ast| uses(&ast, variable))
     }
 
     /// The names of the variables that must be bound before an expression that uses them runs.

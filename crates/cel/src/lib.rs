@@ -29,6 +29,7 @@ mod reads;
 mod span;
 mod syntax;
 mod types;
+mod uses;
 mod value;
 mod written;
 
@@ -45,5 +46,6 @@ pub use library::authz::{Asker, AuthzAnswer};
 pub use span::Span;
 pub use syntax::{Token, lex};
 pub use types::Type;
+pub use uses::VariableUse;
 pub use value::{List, Map, MapKey, Message, Nested, Opaque, Timestamp, ToJsonError, Val};
 pub use written::WrittenValue;

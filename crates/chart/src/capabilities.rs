@@ -8,7 +8,6 @@ use crate::options::HelmVersion;
 pub struct KubeVersion {
     /// As it was given, with a `v` before it.
     given: String,
-    /// Its numbers.
     numbers: Vec<String>,
 }
 

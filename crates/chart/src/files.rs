@@ -10,7 +10,6 @@ use crate::options::Limits;
 /// What is in a directory of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileEntry {
-    /// Its name.
     pub name: String,
     /// Whether it is a directory itself.
     pub is_directory: bool,

@@ -16,6 +16,7 @@
 //! | `render` | templates to texts |
 //! | `seed` | random values that follow from a text |
 //! | `manifest` | texts to documents, hooks, and their order |
+//! | [`repository`] | what repositories and registries answer |
 //!
 //! ```
 //! use kiln_chart::{Chart, MemoryFiles, Options, render};
@@ -42,6 +43,7 @@ mod manifest;
 mod metadata;
 mod options;
 mod render;
+pub mod repository;
 mod schema;
 mod seed;
 mod set_values;

@@ -27,7 +27,6 @@ pub struct Rendered {
 pub struct Manifest {
     /// The file it comes from.
     pub path: String,
-    /// Its text.
     pub text: String,
     kind: String,
 }

@@ -13,7 +13,6 @@ pub struct Metadata {
     pub api_version: String,
     /// `name`; of a subchart with an alias that.
     pub name: String,
-    /// `version`
     pub version: String,
     /// `appVersion`
     pub app_version: String,
@@ -21,27 +20,17 @@ pub struct Metadata {
     pub kube_version: String,
     /// `type`
     pub kind: String,
-    /// `description`
     pub description: String,
-    /// `home`
     pub home: String,
-    /// `icon`
     pub icon: String,
-    /// `condition`
     pub condition: String,
-    /// `tags`
     pub tags: String,
-    /// `deprecated`
     pub deprecated: bool,
-    /// `sources`
     pub sources: Vec<String>,
-    /// `keywords`
     pub keywords: Vec<String>,
     /// `maintainers`: name, email and URL of each.
     pub maintainers: Vec<[String; 3]>,
-    /// `annotations`
     pub annotations: Vec<(String, String)>,
-    /// `dependencies`
     pub dependencies: Vec<Dependency>,
 }
 

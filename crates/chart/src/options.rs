@@ -9,15 +9,11 @@ pub struct Options {
     pub helm: HelmVersion,
     /// What `.Release` says.
     pub release: Release,
-    /// `--kube-version`
     pub kube_version: KubeVersion,
     /// `--api-versions`: what there is besides the API versions of Kubernetes.
     pub api_versions: Vec<String>,
-    /// `--include-crds`
     pub include_crds: bool,
-    /// `--skip-tests`
     pub skip_tests: bool,
-    /// `--no-hooks`
     pub no_hooks: bool,
     /// `--skip-schema-validation`
     pub skip_schema: bool,

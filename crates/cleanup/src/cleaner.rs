@@ -27,7 +27,7 @@ const LIST_TRIES: u32 = 3;
 const LIST_PAUSE: u64 = 1_000;
 /// Kyverno: runs of one policy are at least so far apart, in milliseconds.
 const SHORTEST_PAUSE: u64 = 1_000;
-/// How many failures of a run are told one by one; all are counted.
+/// How many failures of a run get a message of their own; all are counted.
 const TOLD_FAILURES: u64 = 50;
 
 /// A policy that deletes objects, as it is stored.
@@ -45,7 +45,6 @@ pub struct CleanupPolicy {
     pub last_run: Option<i64>,
     /// Its status, as it is stored.
     pub status: Value,
-    /// Its rule.
     pub rule: Arc<Rule>,
     /// The kinds that it lists.
     pub kinds: Vec<Gvk>,
@@ -58,7 +57,6 @@ pub struct CleanupPolicy {
 pub struct CleanupRequest {
     /// The number to answer under.
     pub ticket: u64,
-    /// The policy that it is for.
     pub policy: ObjectId,
     /// What is to be done.
     pub todo: Todo,
@@ -113,9 +111,7 @@ pub trait Judge {
 pub enum CleanupEvent {
     /// An object was deleted.
     Deleted {
-        /// The policy.
         policy: ObjectId,
-        /// The object.
         object: ObjectId,
         /// What became of what it owned.
         propagation: Option<Propagation>,
@@ -124,20 +120,17 @@ pub enum CleanupEvent {
     },
     /// Something failed.
     Failed {
-        /// The policy.
         policy: ObjectId,
         /// The object; for a list, without a name.
         object: ObjectId,
         /// What became of what it would have owned.
         propagation: Option<Propagation>,
-        /// Why.
         why: String,
         /// Users are to hear of this one; of further ones of the run, the count is enough.
         is_told: bool,
     },
     /// A run is over.
     Ran {
-        /// The policy.
         policy: ObjectId,
         /// What came of it.
         report: RunReport,
@@ -155,7 +148,6 @@ pub struct RunReport {
     pub failed: u64,
     /// How many were changed by others meanwhile, and are looked at again in the next run.
     pub changed: u64,
-    /// The first failure.
     pub first_failure: Option<String>,
 }
 

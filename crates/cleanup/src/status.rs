@@ -29,7 +29,7 @@ pub(crate) fn wanted(
     });
     let conditions = Value::from(conditions);
     let mut status = Map::new();
-    if policy.object.gvk.group == "policies.kyverno.io" {
+    if kiln_object::policy_kinds::is_cel(&policy.object.gvk) {
         let message = if ready == "True" { String::new() } else { message };
         status.insert(
             "conditionStatus",

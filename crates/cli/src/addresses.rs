@@ -51,7 +51,11 @@ impl Fetched {
     ) -> Result<String, Diagnostic> {
         let failed = |error: kiln_kustomize::Error| {
             let problem = Diagnostic::from(error);
-            let message = format!("cannot fetch {address}: {}", problem.message);
+            // Some failures say so themselves.
+            let message = match problem.message.starts_with("cannot fetch ") {
+                true => problem.message.clone(),
+                false => format!("cannot fetch {address}: {}", problem.message),
+            };
             Diagnostic { message, ..problem }
         };
         let bare = address.split(['?', '#']).next().unwrap_or(address);

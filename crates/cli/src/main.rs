@@ -12,9 +12,12 @@ mod fetch;
 mod file_watch;
 mod input;
 mod interrupt;
+mod kustomization;
 mod logging;
 mod plugin_options;
 mod policy_files;
+mod revision;
+mod server_schemas;
 mod system_env;
 mod ui;
 

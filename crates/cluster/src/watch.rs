@@ -1,5 +1,6 @@
 //! What a watch tells.
 
+use kiln_object::Change;
 use kiln_value::Value;
 
 /// Something happened to an object.
@@ -11,26 +12,4 @@ pub struct WatchEvent {
     pub object: Value,
     /// The revision of the cluster that this made.
     pub revision: u64,
-}
-
-/// What happened to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Change {
-    /// It is new.
-    Added,
-    /// It is another one.
-    Modified,
-    /// It is gone.
-    Deleted,
-}
-
-impl Change {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Change::Added => "ADDED",
-            Change::Modified => "MODIFIED",
-            Change::Deleted => "DELETED",
-        }
-    }
 }

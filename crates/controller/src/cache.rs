@@ -6,13 +6,12 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use kiln_cluster::{ApiError, Change, KindKey, Reason};
-use kiln_engine::{AccessRequest, ListPage, ListQuery, ReadError, User, View};
-use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_cluster::{ApiError, KindKey, Reason};
+use kiln_engine::{AccessRequest, ListPage, ListQuery, Ownership, ReadError, User, View};
+use kiln_object::{Change, Gvk, Kinds, ObjectId, metadata};
 use kiln_value::{Str, Value};
 
 use crate::lookups::KnownAnswers;
-use crate::ownership::Ownership;
 
 /// The objects that are known.
 #[derive(Debug, Default)]
@@ -21,6 +20,8 @@ pub(crate) struct ObjectCache {
     by_uid: HashMap<Str, ObjectId>,
     /// Objects that carry a claim, by the UID of their trigger.
     claimed: HashMap<Str, BTreeSet<ObjectId>>,
+    /// Times at which kinds are listed again after a failure, and how often they could not be listed, in a row.
+    relist: BTreeMap<KindKey, (u64, u32)>,
 }
 
 /// The objects of one kind.
@@ -71,6 +72,88 @@ pub(crate) struct Difference {
 }
 
 impl ObjectCache {
+    /// The kinds that are to be listed now. They count as being listed from then on.
+    pub(crate) fn poll(&mut self, now: u64) -> Vec<(KindKey, Gvk)> {
+        let mut due = Vec::new();
+        for (key, kind) in &mut self.kinds {
+            let is_due = match kind.state {
+                State::Unlisted => true,
+                State::Failed(_) => self.relist.get(key).is_none_or(|(time, _)| *time <= now),
+                State::Listing(_) | State::Synced => false,
+            };
+            if is_due {
+                kind.state = State::Listing(Vec::new());
+                due.push((key.clone(), kind.gvk.clone()));
+            }
+        }
+        due
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        let failed = self.relist.iter().filter(|(key, _)| {
+            self.kinds.get(*key).is_some_and(|kind| matches!(kind.state, State::Failed(_)))
+        });
+        failed.map(|(_, (time, _))| *time).min()
+    }
+
+    /// A kind could not be listed; it is tried again after the pause for so many failures in a row.
+    pub(crate) fn list_failed(
+        &mut self,
+        key: &KindKey,
+        error: ApiError,
+        now: u64,
+        pause: impl FnOnce(u32) -> u64,
+    ) {
+        let Some(kind) = self.kinds.get_mut(key) else { return };
+        let (time, failures) = self.relist.entry(key.clone()).or_default();
+        *failures += 1;
+        *time = match error.reason {
+            Reason::Gone => now,
+            // Rights and definitions mostly come soon after the policy that needs them.
+            _ => now + pause(*failures + 1),
+        };
+        kind.state = State::Failed(error);
+    }
+
+    /// A page of a list; the objects of all pages with the last one, and whether the kind could not be listed before.
+    pub(crate) fn listed(
+        &mut self,
+        key: &KindKey,
+        page: Vec<Value>,
+        is_last: bool,
+    ) -> Option<(Vec<Value>, bool)> {
+        let State::Listing(known) = &mut self.kinds.get_mut(key)?.state else { return None };
+        known.extend(page);
+        if !is_last {
+            return None;
+        }
+        let objects = std::mem::take(known);
+        Some((objects, self.relist.remove(key).is_some()))
+    }
+
+    /// Whatever could not be listed is listed at once, as if it had not failed before.
+    pub(crate) fn retry_lists(&mut self) {
+        self.relist.clear();
+    }
+
+    /// Kinds that may not be listed are listed at once, as if that had not failed before.
+    pub(crate) fn retry_forbidden(&mut self, now: u64) {
+        for (key, kind) in &self.kinds {
+            if matches!(&kind.state, State::Failed(error) if error.reason == Reason::Forbidden) {
+                self.relist.insert(key.clone(), (now, 0));
+            }
+        }
+    }
+
+    /// Every kind is to be listed again.
+    pub(crate) fn resync(&mut self) {
+        for kind in self.kinds.values_mut() {
+            if matches!(kind.state, State::Synced) {
+                kind.state = State::Unlisted;
+            }
+        }
+    }
+
     /// Starts to follow a kind; whether it is new.
     pub(crate) fn follow(&mut self, gvk: &Gvk) -> bool {
         let key = KindKey::of(gvk);
@@ -376,4 +459,39 @@ fn in_version(object: &Value, gvk: &Gvk) -> Value {
         map.insert("apiVersion", wanted);
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_listed_page_by_page_and_again_after_a_failure() {
+        let mut cache = ObjectCache::default();
+        let kind = Gvk::new("v1", "ConfigMap");
+        let key = KindKey::of(&kind);
+        assert!(cache.follow(&kind) && !cache.follow(&kind));
+        assert_eq!(cache.poll(0), [(key.clone(), kind.clone())]);
+        assert!(cache.poll(0).is_empty(), "it is being listed");
+        let forbidden = ApiError::new(Reason::Forbidden, "no");
+        cache.list_failed(&key, forbidden, 10, |failures| u64::from(failures) * 100);
+        assert_eq!(cache.next_deadline(), Some(210));
+        assert!(cache.poll(209).is_empty() && !cache.is_known(&key));
+        cache.retry_forbidden(50);
+        assert_eq!(cache.poll(50).len(), 1);
+        let object = |name: &str| {
+            kiln_value::value!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": "a", "uid": name, "resourceVersion": "7"},
+            })
+        };
+        assert_eq!(cache.listed(&key, vec![object("x")], false), None);
+        let (all, was_away) = cache.listed(&key, vec![object("y")], true).unwrap();
+        assert_eq!((all.len(), was_away), (2, true));
+        assert_eq!(cache.note_all(&key, &all, 9).len(), 2);
+        assert!(cache.is_known(&key) && cache.is_followed(&key));
+        assert_eq!(cache.next_deadline(), None);
+        cache.resync();
+        assert!(cache.is_known(&key) && !cache.is_followed(&key), "it is known while it is listed");
+    }
 }

@@ -1,49 +1,40 @@
 //! What follows from the answers to the calls of a key.
 
-use kiln_cluster::{ApiError, Call, Change, Reason, Reply};
+use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_engine::{Ensure, RecordedRead};
-use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_object::{Change, Gvk, ObjectId, metadata};
 use kiln_value::Value;
 
 use crate::compare::{fingerprint, live_form, same, taken_over, wanted_form};
-use crate::controller::{Controller, ControllerEvent, Purpose};
+use crate::controller::{Controller, ControllerEvent};
+use crate::outbox::Purpose;
 use crate::plan::{Doing, PlanStep};
 use crate::retry::backoff;
 use crate::work_queue::{Condition, Key, Pending, Waiting};
 
 impl Controller {
     pub(crate) fn step_answered(&mut self, key: &Key, answer: Result<Reply, ApiError>) {
-        let written: Vec<ObjectId> = self
-            .writing
-            .iter()
-            .filter(|(_, (holder, _))| holder == key)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in written {
-            for waiting in self.writing.remove(&id).into_iter().flat_map(|(_, waiting)| waiting) {
-                if self.keys.get(&waiting).is_some() {
-                    self.keys.enqueue(&waiting, self.now);
-                }
+        for waiting in self.work.has_written(key) {
+            if self.queue.get(&waiting).is_some() {
+                self.queue.enqueue(&waiting, self.now);
             }
         }
-        let Some(doing) = self.jobs.get_mut(key).and_then(|job| job.current.take()) else { return };
+        let Some(doing) = self.work.job(key).and_then(|job| job.current.take()) else { return };
         match (doing, answer) {
             (Doing::Write { step, sent }, Ok(reply)) => {
                 let Some(object) = reply.object() else { return self.go_on(key) };
                 if let PlanStep::Ensure(ensure, _) = &step {
                     self.tell_of(key, ensure);
-                    if let Some(job) = self.jobs.get_mut(key) {
+                    if let Some(job) = self.work.job(key) {
                         job.made.push(ensure.target.clone());
                     }
                     let form = wanted_form(&marked_again(&sent));
                     let live = live_form(&object, &form);
-                    if same(&form, &live, &self.schema) {
-                        self.settled.remove(&ensure.target);
+                    if same(&form, &live, &self.env.schema) {
+                        self.downstreams.is_as_sent(&ensure.target);
                     } else {
-                        self.settled.insert(
-                            ensure.target.clone(),
-                            (fingerprint(&form), fingerprint(&live)),
-                        );
+                        let (wanted, stored) = (fingerprint(&form), fingerprint(&live));
+                        self.downstreams.settle(&ensure.target, wanted, stored);
                     }
                 }
                 if let (PlanStep::Patch(_), Ok(target)) = (&step, ObjectId::of(&object)) {
@@ -62,28 +53,28 @@ impl Controller {
                 let stored = taken_over(&stored, &form);
                 let (tried, live) = (live_form(&object, &form), live_form(&stored, &form));
                 if tried == live {
-                    self.settled
-                        .insert(ensure.target.clone(), (fingerprint(&form), fingerprint(&live)));
+                    let (wanted, stored) = (fingerprint(&form), fingerprint(&live));
+                    self.downstreams.settle(&ensure.target, wanted, stored);
                     return self.go_on(key);
                 }
                 if let Some(wait) = self.contested(key, &ensure.target) {
-                    self.keys.enqueue_at(key, wait);
+                    self.queue.enqueue_at(key, wait);
                     let message = format!("another writer keeps changing {}", ensure.target);
-                    if let Some(job) = self.jobs.get_mut(key) {
+                    if let Some(job) = self.work.job(key) {
                         job.conditions.push(Condition { reason: Waiting::Contested, message });
                     }
                     return self.go_on(key);
                 }
                 let subresource = ensure.subresource.clone().unwrap_or_default();
                 let call = Call::Update { object: sent.clone(), subresource, dry_run: false };
-                if let Some(job) = self.jobs.get_mut(key) {
+                if let Some(job) = self.work.job(key) {
                     job.current = Some(Doing::Write { step: PlanStep::Ensure(ensure, user), sent });
                 }
                 self.ask(Purpose::Step(key.clone()), call);
             }
             (Doing::Verify { step, trigger }, answer) => self.verified(key, step, &trigger, answer),
             (Doing::Delete { uid, .. }, Ok(_)) => {
-                self.deleting.insert(uid);
+                self.downstreams.deletes(uid);
                 self.go_on(key);
             }
             (Doing::Delete { id, .. }, Err(error)) if error.reason == Reason::NotFound => {
@@ -123,7 +114,7 @@ impl Controller {
             self.on_difference(&difference, false);
             return self.begin_again(key);
         }
-        if let Some(job) = self.jobs.get_mut(key) {
+        if let Some(job) = self.work.job(key) {
             job.verified = true;
             job.plan.steps.push_front(step);
         }
@@ -153,7 +144,7 @@ impl Controller {
         let text = |owner: &Value, key: &str| owner.str_at([key]).unwrap_or_default().to_owned();
         let elsewhere = owners.iter().find(|owner| {
             let gvk = Gvk::new(&text(owner, "apiVersion"), &text(owner, "kind"));
-            let namespaced = self.kinds.is_namespaced(&gvk) == Some(true);
+            let namespaced = self.env.kinds.is_namespaced(&gvk) == Some(true);
             let here = self.cache.by_uid(&text(owner, "uid")).map(|(id, _)| id.namespace.clone());
             namespaced && here.is_some_and(|namespace| namespace != ensure.target.namespace)
         })?;
@@ -201,7 +192,7 @@ impl Controller {
             Reason::UnknownKind => condition(Waiting::Missing),
             Reason::Unavailable | Reason::Gone => {
                 let condition = condition(Waiting::Unavailable);
-                if let Some(job) = self.jobs.get_mut(key) {
+                if let Some(job) = self.work.job(key) {
                     job.conditions.push(condition);
                     job.plan.steps.clear();
                 }
@@ -209,7 +200,7 @@ impl Controller {
                 return self.finish(key);
             }
         };
-        if let Some(job) = self.jobs.get_mut(key) {
+        if let Some(job) = self.work.job(key) {
             job.conditions.push(later);
         }
         self.go_on(key);
@@ -236,21 +227,21 @@ impl Controller {
 
     /// Decides anew about a key.
     fn begin_again(&mut self, key: &Key) {
-        let Some(job) = self.jobs.remove(key) else { return };
+        let Some(job) = self.work.end(key) else { return };
         self.put_back(key, job.pending);
-        let Some(state) = self.keys.get_mut(key) else { return };
+        let Some(state) = self.queue.get_mut(key) else { return };
         state.tries += 1;
         if state.tries > 5 {
-            let time = self.now + backoff(&self.settings, state.tries - 5);
-            self.keys.enqueue_at(key, time);
+            let time = self.now + backoff(&self.env.settings, state.tries - 5);
+            self.queue.enqueue_at(key, time);
         } else {
-            self.keys.enqueue(key, self.now);
+            self.queue.enqueue(key, self.now);
         }
     }
 
     pub(crate) fn put_back(&mut self, key: &Key, pending: Vec<Pending>) {
-        let by_user = self.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
-        let Some(state) = self.keys.get_mut(key) else { return };
+        let by_user = self.policies.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
+        let Some(state) = self.queue.get_mut(key) else { return };
         let later = std::mem::replace(&mut state.pending, pending);
         for event in later {
             state.add(event, by_user);

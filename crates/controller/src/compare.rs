@@ -3,9 +3,8 @@
 //! What only a server or another controller writes does not count: versions, finalizers, owners and
 //! status that the rule says nothing about. Lists without an order are compared without one.
 
-use kiln_cluster::fold_string_data;
-use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels, ContentHash, LABEL_PREFIX};
-use kiln_object::metadata;
+use kiln_engine::{ANNOTATION_PREFIX, ContentHash, Ownership, is_ownership_label};
+use kiln_object::{fold_string_data, metadata};
 use kiln_schema::{ListType, Node, Schema};
 use kiln_value::{Map, Str, Value};
 
@@ -59,14 +58,15 @@ pub(crate) fn live_form(live: &Value, wanted: &Value) -> Value {
 /// make; none of that is a difference that a write is worth.
 pub(crate) fn taken_over(live: &Value, wanted: &Value) -> Value {
     let mut live = live.clone();
-    if !is_foreign(&live) {
+    let owner = |object: &Value| Ownership::read(object).map(|mark| mark.labels.owner);
+    // Labels of another owner are worth a write: that owner would delete the object with its own policy.
+    if !is_foreign(&live) || owner(&live) != owner(wanted) {
         return live;
     }
     let Some(metadata) = live.get_mut("metadata").and_then(Value::as_map_mut) else { return live };
-    for (field, is_mark) in [
-        ("labels", (|key| key.starts_with(LABEL_PREFIX)) as fn(&str) -> bool),
-        ("annotations", is_note),
-    ] {
+    for (field, is_mark) in
+        [("labels", is_ownership_label as fn(&str) -> bool), ("annotations", is_note)]
+    {
         let ours = wanted.get_path(["metadata", field]).and_then(Value::as_map);
         let ours = ours.into_iter().flat_map(Map::iter).filter(|(key, _)| is_mark(key));
         let theirs = metadata.get_or_insert_with(field, Value::map);
@@ -82,12 +82,12 @@ pub(crate) fn taken_over(live: &Value, wanted: &Value) -> Value {
 /// Whether an engine made an object that leaves none of our annotations.
 pub(crate) fn is_foreign(object: &Value) -> bool {
     let is_ours = |texts: &Map| texts.keys().any(|key| key.starts_with(ANNOTATION_PREFIX));
-    ClaimLabels::read(object).is_some() && !metadata::annotations(object).is_some_and(is_ours)
+    Ownership::read(object).is_some() && !metadata::annotations(object).is_some_and(is_ours)
 }
 
 /// Annotations that are about who made an object, or that copies do not take over.
 fn is_note(key: &str) -> bool {
-    key.starts_with(ANNOTATION_PREFIX) || key.starts_with(LABEL_PREFIX) || key == LAST_APPLIED
+    key.starts_with(ANNOTATION_PREFIX) || is_ownership_label(key) || key == LAST_APPLIED
 }
 
 /// What a rule wants in the place of a stored object.

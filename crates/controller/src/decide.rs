@@ -1,17 +1,18 @@
 //! What is to be done about one key: what its rule wants of its trigger, against what there is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use kiln_cluster::{KindKey, Reason};
-use kiln_engine::{Ensure, Failure, FailureKind};
+use kiln_engine::{Ensure, Failure, FailureKind, Ownership, Patch};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::{PolicyId, Rule, RuleId};
 
-use crate::cache::{KindMirror, State};
+use crate::cache::{CacheView, KindMirror, State};
 use crate::controller::Controller;
+use crate::desired::Desired;
 use crate::left::Sender;
 use crate::lookups::Lookup;
-use crate::ownership::{Ownership, may_make, patterns};
+use crate::ownership::{may_make, patterns};
 use crate::plan::{Plan, PlanStep};
 use crate::signature::Proof;
 use crate::triggers::created_at;
@@ -46,30 +47,21 @@ impl Controller {
     /// - Every deletion rests on a claim of this very rule and trigger; names and content never suffice.
     /// - Writes come before deletions, so that a downstream that is renamed is never missing in between.
     pub(crate) fn decide(&self, key: &Key) -> Decision {
-        let Some(state) = self.keys.get(key) else { return Decision::Forget };
+        let Some(state) = self.queue.get(key) else { return Decision::Forget };
         if key.trigger.is_empty() {
             return self.decide_removed(key);
         }
-        let Some(rule) = self.rules.rule(&key.rule).cloned() else { return Decision::Forget };
+        let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else {
+            return Decision::Forget;
+        };
         let sight = self.sight(key);
         let wanted = if rule.lifecycle.synchronize {
             self.desired_synchronized(&rule, key, state, &sight)
         } else {
             self.desired_once(&rule, key, state, &sight)
         };
-        // The evaluation went on with what was known, so its result counts only if nothing was missing. Following comes
-        // before lookups: with the objects the rule may ask other questions, or none.
-        let missing = sight.missing.take();
-        if !missing.is_empty() {
-            return Decision::Follow(missing);
-        }
-        let mut questions = sight.answers.missing.take();
-        // What may not be read must not be sent to services either.
-        if questions.iter().any(|asked| matches!(asked, Lookup::Access(_))) {
-            questions.retain(|asked| matches!(asked, Lookup::Access(_)));
-        }
-        if !questions.is_empty() {
-            return Decision::Ask(questions);
+        if let Some(lacking) = lacking(&sight) {
+            return lacking;
         }
         let mut wanted = match wanted {
             Ok(wanted) => wanted,
@@ -82,14 +74,7 @@ impl Controller {
             wanted.ensures.retain(|(ensure, _)| adopted.contains(&ensure.target));
             wanted.patches.clear();
         }
-        let claimed: Vec<(ObjectId, Ownership, Proof)> = self
-            .cache
-            .claimed_by(&key.trigger)
-            .filter_map(|(id, object)| {
-                Some((id.clone(), Ownership::read(object)?, self.proof(object)))
-            })
-            .filter(|(_, mark, _)| mark.is_of(&rule.id))
-            .collect();
+        let claimed = self.claims(key);
         // Nothing happened that concerns the rule. A key with claims stays in the work queue, since drift of its
         // downstreams has to be noticed; any other is forgotten, so that memory follows the number of real triggers.
         if wanted.nothing && wanted.failures.is_empty() {
@@ -113,61 +98,15 @@ impl Controller {
         if !missing_kinds.is_empty() {
             return Decision::Follow(missing_kinds);
         }
-        let targets: BTreeSet<(KindKey, &str, &str)> =
-            wanted.ensures.iter().map(|(ensure, _)| place(&ensure.target)).collect();
-        let mut removals = Vec::new();
-        if wanted.settle && rule.lifecycle.synchronize {
-            let whole = wanted.failures.is_empty();
-            let life = self.life_of(&rule);
-            // All of these must hold before an owned object goes: it is not wanted any more; its claim is proven, or the
-            // kind of the trigger is listed, so that an absent trigger is really gone; the claim is not final; it belongs
-            // to this life of the policy and not to an earlier one of the same name; no other stored policy may own it;
-            // and the evaluation was complete, or what failed is the source of this very object.
-            for (id, mark, proof) in &claimed {
-                let unwanted = !targets.contains(&place(id))
-                    && (*proof == Proof::Proven || self.trigger_is_known(mark))
-                    && !mark.is_final()
-                    && mark.is_of_life(&life)
-                    && !self.may_be_anothers(&rule.id, id, mark)
-                    && (whole || self.lost_its_source(&wanted.failures, id, mark));
-                // Whatever an unsigned claim says, the rule touches only what it could have made.
-                if !unwanted || (*proof != Proof::Proven && !may_make(&rule, id)) {
-                    continue;
-                }
-                // Kyverno: a downstream that the rule still describes is deleted with its cause; one that an earlier
-                // version of the rule described is orphaned.
-                let written_now = match &mark.pattern {
-                    Some(pattern) => patterns(&rule, id).contains(pattern),
-                    None => targets.is_empty() || self.would_go(&rule, mark),
-                };
-                removals.push(if written_now {
-                    PlanStep::Delete(id.clone())
-                } else {
-                    PlanStep::Release(id.clone())
-                });
-            }
-        }
+        let removals = self.removals(&rule, &wanted, &claimed);
         // The trigger is none any more and nothing is left to do: the key can be forgotten when the plan is done.
         let over = wanted.settle
             && wanted.ensures.is_empty()
             && wanted.failures.is_empty()
             && wanted.cause.is_none();
-        let wants = wanted.ensures.iter().map(|(ensure, _)| ensure.target.clone()).collect();
-        // Namespaces first: what goes into them needs them.
-        let (namespaces, others): (Vec<_>, Vec<_>) = wanted
-            .ensures
-            .into_iter()
-            .partition(|(ensure, _)| ensure.target.gvk.kind == "Namespace");
-        let steps = namespaces
-            .into_iter()
-            .chain(others)
-            .map(|(ensure, user)| PlanStep::Ensure(Box::new(ensure), user))
-            .chain(wanted.patches.into_iter().map(|patch| PlanStep::Patch(Box::new(patch))))
-            .chain(removals)
-            .collect();
         Decision::Do(Box::new(Plan {
-            steps,
-            wants,
+            wants: wanted.ensures.iter().map(|(ensure, _)| ensure.target.clone()).collect(),
+            steps: in_order(wanted.ensures, wanted.patches, removals),
             reads: wanted.reads,
             failures: wanted.failures,
             cause: wanted.cause,
@@ -177,6 +116,62 @@ impl Controller {
             said: wanted.said,
             adopted: adopted.unwrap_or_default(),
         }))
+    }
+
+    /// The claims of a rule on downstreams of a trigger, and what each is worth.
+    fn claims(&self, key: &Key) -> Vec<(ObjectId, Ownership, Proof)> {
+        let claimed = self.cache.claimed_by(&key.trigger);
+        claimed
+            .filter_map(|(id, object)| {
+                Some((id.clone(), Ownership::read(object)?, self.proof(object)))
+            })
+            .filter(|(_, mark, _)| mark.is_of(&key.rule))
+            .collect()
+    }
+
+    /// What becomes of owned objects that the rule does not want any more.
+    ///
+    /// All of these must hold before an owned object goes: it is not wanted any more; its claim is proven, or the kind of
+    /// the trigger is listed, so that an absent trigger is really gone; the claim is not final; it belongs to this life of
+    /// the policy and not to an earlier one of the same name; no other stored policy may own it; and the evaluation was
+    /// complete, or what failed is the source of this very object.
+    fn removals(
+        &self,
+        rule: &Rule,
+        wanted: &Desired,
+        claimed: &[(ObjectId, Ownership, Proof)],
+    ) -> Vec<PlanStep> {
+        if !wanted.settle || !rule.lifecycle.synchronize {
+            return Vec::new();
+        }
+        let targets: BTreeSet<(KindKey, &str, &str)> =
+            wanted.ensures.iter().map(|(ensure, _)| place(&ensure.target)).collect();
+        let whole = wanted.failures.is_empty();
+        let mut removals = Vec::new();
+        for (id, mark, proof) in claimed {
+            let unwanted = !targets.contains(&place(id))
+                && (*proof == Proof::Proven || self.trigger_is_known(mark))
+                && !mark.is_final()
+                && self.lives(rule, mark)
+                && !self.may_be_anothers(&rule.id, id, mark)
+                && (whole || self.lost_its_source(&wanted.failures, id, mark));
+            // Whatever an unsigned claim says, the rule touches only what it could have made.
+            if !unwanted || (*proof != Proof::Proven && !may_make(rule, id)) {
+                continue;
+            }
+            // Kyverno: a downstream that the rule still describes is deleted with its cause; one that an earlier
+            // version of the rule described is orphaned.
+            let written_now = match &mark.pattern {
+                Some(pattern) => patterns(rule, id).contains(pattern),
+                None => targets.is_empty() || self.would_go(rule, mark),
+            };
+            removals.push(if written_now {
+                PlanStep::Delete(id.clone())
+            } else {
+                PlanStep::Release(id.clone())
+            });
+        }
+        removals
     }
 
     /// Of what a rule wants of a trigger that only claims name: what carries such a claim, or did.
@@ -189,7 +184,8 @@ impl Controller {
         let targets = ensures.iter().map(|(ensure, _)| &ensure.target);
         let is_claimed = |target: &&ObjectId| {
             let mark = self.cache.get(target).and_then(Ownership::read);
-            state.adopted.contains(*target) || mark.is_some_and(|mark| mark.is_by(key))
+            state.adopted.contains(*target)
+                || mark.is_some_and(|mark| mark.is_by(&key.rule, &key.trigger))
         };
         targets.filter(is_claimed).cloned().collect()
     }
@@ -278,7 +274,7 @@ impl Controller {
         let made = self.cache.get(id).and_then(created_at);
         // A policy in a namespace must not keep there what a policy of the cluster made before.
         let came_later = |policy: &ObjectId| {
-            let came = self.cache.get(policy).and_then(created_at);
+            let came = self.policies.stored(policy).and_then(|stored| created_at(&stored.object));
             !policy.namespace.is_empty() && came.zip(made).is_some_and(|(came, made)| came > made)
         };
         self.stored_beside(&rule.policy)
@@ -287,14 +283,14 @@ impl Controller {
 
     /// The rules of all stored policies but one, also of those that cannot be compiled.
     fn stored_beside(&self, own: &PolicyId) -> impl Iterator<Item = (&ObjectId, RuleId)> {
-        let held = self.policies.iter().flat_map(|(id, held)| {
+        let held = self.policies.states.iter().flat_map(|(id, held)| {
             let record = &held.record;
             record.rules.keys().map(move |rule| (id, record.rule_id(rule)))
         });
-        let kind = self.policies.values().find(|held| held.record.policy == *own);
+        let kind = self.policies.states.values().find(|held| held.record.policy == *own);
         let kind = kind.map(|held| kind_wherever_it_is(&held.record.object));
-        let unknown = self.broken.keys().filter(move |id| {
-            !self.policies.contains_key(*id) && Some(kind_wherever_it_is(id)) == kind
+        let unknown = self.policies.broken.keys().filter(move |id| {
+            !self.policies.states.contains_key(*id) && Some(kind_wherever_it_is(id)) == kind
         });
         // Rules whose labels mean several policies are called as these are.
         let unknown = unknown.map(|id| {
@@ -310,6 +306,38 @@ impl Controller {
 fn kind_wherever_it_is(policy: &ObjectId) -> &str {
     let kind = policy.gvk.kind.as_str();
     kind.strip_prefix("Namespaced").unwrap_or(kind)
+}
+
+/// What has to be known before a decision counts. The evaluation went on with what was known, so its result counts only
+/// if nothing was missing. Following comes before lookups: with the objects the rule may ask other questions, or none.
+fn lacking(sight: &CacheView<'_>) -> Option<Decision> {
+    let missing = sight.missing.take();
+    if !missing.is_empty() {
+        return Some(Decision::Follow(missing));
+    }
+    let mut questions = sight.answers.missing.take();
+    // What may not be read must not be sent to services either.
+    if questions.iter().any(|asked| matches!(asked, Lookup::Access(_))) {
+        questions.retain(|asked| matches!(asked, Lookup::Access(_)));
+    }
+    (!questions.is_empty()).then_some(Decision::Ask(questions))
+}
+
+/// What is to be done, in this order: Namespaces first, since what goes into them needs them; deletions last, so that a
+/// downstream that is renamed is never missing in between.
+fn in_order(
+    ensures: Vec<(Ensure, Option<Sender>)>,
+    patches: Vec<Patch>,
+    removals: Vec<PlanStep>,
+) -> VecDeque<PlanStep> {
+    let (namespaces, others): (Vec<_>, Vec<_>) =
+        ensures.into_iter().partition(|(ensure, _)| ensure.target.gvk.kind == "Namespace");
+    let ensures = namespaces.into_iter().chain(others);
+    ensures
+        .map(|(ensure, user)| PlanStep::Ensure(Box::new(ensure), user))
+        .chain(patches.into_iter().map(|patch| PlanStep::Patch(Box::new(patch))))
+        .chain(removals)
+        .collect()
 }
 
 fn place(id: &ObjectId) -> (KindKey, &str, &str) {

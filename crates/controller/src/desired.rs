@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use kiln_cluster::KindKey;
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, FailureKind, Patch, PatchTarget, RecordedRead, RuleOutcome,
-    Verdict,
+    Effect, Ensure, Event, Failure, FailureKind, Ownership, Patch, PatchTarget, RecordedRead,
+    RuleOutcome, Verdict,
 };
 use kiln_object::metadata;
 use kiln_rules::{Operation, Rule};
@@ -14,7 +14,6 @@ use kiln_value::Value;
 use crate::cache::CacheView;
 use crate::controller::Controller;
 use crate::left::{Left, Sender};
-use crate::ownership::Ownership;
 use crate::reports::Said;
 use crate::signature::Proof;
 use crate::work_queue::{Cause, Condition, Evidence, Key, KeyState, Pending, Waiting};
@@ -71,6 +70,29 @@ impl Desired {
     }
 }
 
+/// A key that is looked at: its rule, what is known of it, and what the rule is shown.
+struct Look<'l, 's> {
+    rule: &'l Arc<Rule>,
+    key: &'l Key,
+    state: &'l KeyState,
+    sight: &'l CacheView<'s>,
+}
+
+/// What came of the events of a trigger.
+enum Happened {
+    /// One of them decides what there is to be.
+    Decides(Box<Desired>),
+    /// None of them does.
+    Nothing {
+        /// What there is to be all the same.
+        once: Box<Desired>,
+        /// Who caused one of them is not known.
+        unknown_user: bool,
+        /// One of them is none of the rule's business.
+        unasked: bool,
+    },
+}
+
 impl Controller {
     /// Of a rule that synchronizes: what there is to be as long as the trigger is one.
     ///
@@ -90,58 +112,86 @@ impl Controller {
         state: &KeyState,
         sight: &CacheView<'_>,
     ) -> Result<Desired, Option<Condition>> {
-        let live = self.live_trigger(key);
+        let looked_at = Look { rule, key, state, sight };
         let mut once = Desired::nothing();
         for pending in &state.pending {
             if pending.sent.is_some() {
-                let event = Self::event_of(pending, None);
+                let event = pending.event(None);
                 let outcome = self.run(rule, &event, sight, state);
                 once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
             }
         }
+        let Some(live) = self.live_trigger(key) else {
+            return self.desired_of_gone(&looked_at, once);
+        };
+        let happened = self.desired_of_events(&looked_at, live, once);
+        let (once, unknown_user, unasked) = match happened {
+            Happened::Decides(wanted) => return Ok(*wanted),
+            Happened::Nothing { once, unknown_user, unasked } => (*once, unknown_user, unasked),
+        };
+        let Some(cause) = &state.cause else {
+            let wait = self.user_is_awaited(rule, state).filter(|_| unknown_user);
+            return wait.map_or(Ok(once), |wait| Err(Some(wait)));
+        };
+        let passes_over =
+            rule.asks_for_user() && state.pending.iter().any(|pending| pending.user.is_some());
+        if unasked || passes_over {
+            // The change is none of the rule's business, because of who made it or of what it is.
+            return Ok(once);
+        }
+        Ok(self.desired_of_cause(&looked_at, live, cause, once))
+    }
+
+    /// Of a trigger that is gone: a rule on deletions may fire on it; otherwise its downstreams go.
+    fn desired_of_gone(
+        &self,
+        look: &Look<'_, '_>,
+        mut once: Desired,
+    ) -> Result<Desired, Option<Condition>> {
+        let Look { rule, key, state, sight } = *look;
         // Of several deletions that are known (a watch and a request), the one with a user says more.
         let deleted = state
             .pending
             .iter()
             .filter(|pending| pending.operation == Some(Operation::Delete))
             .max_by_key(|pending| pending.user.is_some());
-        let Some(live) = live else {
-            if let Some(pending) = deleted {
-                let event = Self::event_of(pending, None);
-                if rule.asks_for_user() && event.user.is_none() {
-                    let wait = self.user_is_awaited(rule, state);
-                    return wait.map_or(Ok(once), |wait| Err(Some(wait)));
-                }
-                let outcome = self.run(rule, &event, sight, state);
-                match outcome.verdict {
-                    _ if !outcome.asked => {}
-                    // It fires on the end of its trigger, and what it makes stays.
-                    Verdict::Pass | Verdict::Error => {
-                        once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
-                        return Ok(once);
-                    }
-                    Verdict::Lapsed => {}
-                    _ if rule.asks_for_user() => return Ok(once),
-                    _ => {}
-                }
-            } else if rule.asks_for_user() || !once.nothing {
-                return Ok(once);
+        if let Some(pending) = deleted {
+            let event = pending.event(None);
+            if rule.asks_for_user() && event.user.is_none() {
+                let wait = self.user_is_awaited(rule, state);
+                return wait.map_or(Ok(once), |wait| Err(Some(wait)));
             }
-            // An absent trigger counts as deleted only if its kind is listed: a failed list must not delete downstreams.
-            if !self.trigger_kind_is_known(key) {
-                return Ok(once);
+            let outcome = self.run(rule, &event, sight, state);
+            match outcome.verdict {
+                _ if !outcome.asked => {}
+                // It fires on the end of its trigger, and what it makes stays.
+                Verdict::Pass | Verdict::Error => {
+                    once.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
+                    return Ok(once);
+                }
+                Verdict::Lapsed => {}
+                _ if rule.asks_for_user() => return Ok(once),
+                _ => {}
             }
+        } else if rule.asks_for_user() || !once.nothing {
+            return Ok(once);
+        }
+        // An absent trigger counts as deleted only if its kind is listed: a failed list must not delete downstreams.
+        if self.trigger_kind_is_known(key) {
             once.nothing = false;
             once.settle = true;
-            return Ok(once);
-        };
+        }
+        Ok(once)
+    }
+
+    /// Of what happened to a trigger that is there: the first event that the rule takes decides, and becomes the cause.
+    fn desired_of_events(&self, look: &Look<'_, '_>, live: &Value, mut once: Desired) -> Happened {
+        let Look { rule, state, sight, .. } = *look;
         let (mut unknown_user, mut unasked) = (false, false);
-        for pending in
-            state.pending.iter().filter(|pending| pending.operation != Some(Operation::Delete))
-        {
-            if pending.sent.is_some() {
-                continue;
-            }
+        let is_stored = |pending: &&Pending| {
+            pending.sent.is_none() && pending.operation != Some(Operation::Delete)
+        };
+        for pending in state.pending.iter().filter(is_stored) {
             if rule.asks_for_user() && pending.user.is_none() && pending.operation.is_some() {
                 unknown_user = true;
                 continue;
@@ -169,36 +219,41 @@ impl Controller {
                     let mut wanted =
                         Desired { cause: Some(cause), settle: true, said, ..Desired::nothing() };
                     wanted.take(ensures, outcome);
-                    return Ok(wanted);
+                    return Happened::Decides(Box::new(wanted));
                 }
                 Verdict::Lapsed => {
                     let lapsed = Desired { settle: true, nothing: false, ..Desired::nothing() };
-                    return Ok(Desired { said, ..lapsed });
+                    return Happened::Decides(Box::new(Desired { said, ..lapsed }));
                 }
                 Verdict::Skip | Verdict::NoMatch => {
                     once.skipped |= outcome.verdict == Verdict::Skip && only_labels(pending, live);
                 }
             }
         }
-        let Some(cause) = &state.cause else {
-            let wait = self.user_is_awaited(rule, state).filter(|_| unknown_user);
-            return wait.map_or(Ok(once), |wait| Err(Some(wait)));
-        };
-        let passes_over =
-            rule.asks_for_user() && state.pending.iter().any(|pending| pending.user.is_some());
-        if unasked || passes_over {
-            // The change is none of the rule's business, because of who made it or of what it is.
-            return Ok(once);
-        }
+        Happened::Nothing { once: Box::new(once), unknown_user, unasked }
+    }
+
+    /// Of what made a trigger one before: the rule runs again, since sources or the policy may have changed.
+    ///
+    /// Whatever is in doubt ends with downstreams as they are: a user who is unknown, a claim that nobody signed, a trigger
+    /// that another user changed since. Keeping something too long is repaired by the next request, deleting is not.
+    fn desired_of_cause(
+        &self,
+        look: &Look<'_, '_>,
+        live: &Value,
+        cause: &Cause,
+        once: Desired,
+    ) -> Desired {
+        let Look { rule, key, state, sight } = *look;
         let unsure = cause.evidence != Evidence::Known && cause.user.is_none();
         let only_claimed = cause.evidence == Evidence::Claimed;
         // A rule that asks who sent a request may not have asked when this one came.
         let unasked_for = cause.operation.is_some() && cause.user.is_none();
         if ((unsure || unasked_for) && rule.asks_for_user())
-            || (only_claimed && self.passed_over.get(&key.trigger).is_some())
+            || (only_claimed && self.checkpoint.ignored.get(&key.trigger).is_some())
         {
             // The user is unknown: existing downstreams stay as they are.
-            return Ok(once);
+            return once;
         }
         let mut event = match cause.operation {
             Some(_) => Event::created(live.clone()),
@@ -210,7 +265,7 @@ impl Controller {
         let outcome = self.run(rule, &event, sight, state);
         let said = Said::of(&outcome);
         if outcome.is_excepted() || !outcome.asked {
-            return Ok(Desired { said, ..once });
+            return Desired { said, ..once };
         }
         // What cannot be made again without its request stays as it is, until the next one.
         let source_is_missing =
@@ -220,7 +275,7 @@ impl Controller {
             && !outcome.failures.iter().any(source_is_missing)
             && self.has_claims(key)
         {
-            return Ok(once);
+            return once;
         }
         // Another user changed the trigger, who does not act for the one who made it a trigger.
         let is_left = cause.left.as_ref().is_some_and(|left| left.is(live));
@@ -229,7 +284,7 @@ impl Controller {
             && !(outcome.effects.is_empty() && outcome.failures.is_empty())
             && self.depends_on_user(rule, &outcome, &event, sight, state)
         {
-            return Ok(once);
+            return once;
         }
         let mut wanted =
             Desired { settle: true, nothing: false, only_claimed, ..Desired::nothing() };
@@ -237,7 +292,7 @@ impl Controller {
         wanted.said = said.or(Some(Said::Nothing));
         wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
         wanted.nothing = false;
-        Ok(wanted)
+        wanted
     }
 
     /// Whether something says that a key's rule made it of its trigger.
@@ -278,7 +333,7 @@ impl Controller {
             let (event, outcome) = match live.filter(|_| !of_nothing) {
                 Some(live) => self.run_for(rule, pending, live, sight, state),
                 None => {
-                    let event = Self::event_of(pending, None);
+                    let event = pending.event(None);
                     let outcome = self.run(rule, &event, sight, state);
                     (event, outcome)
                 }
@@ -312,37 +367,12 @@ impl Controller {
         rule.asks_for_user()
             && event.user.is_none()
             && event.operation.is_some()
-            && self.now < event.since + self.settings.hint_life
-    }
-
-    pub(crate) fn event_of(pending: &Pending, live: Option<&Value>) -> Event {
-        let mut event = match (&pending.sent, live, &pending.old) {
-            (Some(sent), _, old) => {
-                let mut event = Event::created(sent.object.clone().unwrap_or(Value::Null));
-                event.old_object = old.clone();
-                event.kind = sent.about.gvk.clone();
-                event.name = sent.about.name.clone();
-                event.namespace =
-                    Some(sent.about.namespace.clone()).filter(|namespace| !namespace.is_empty());
-                event.subresource = sent.subresource.clone();
-                event
-            }
-            (None, Some(live), Some(old)) if pending.operation == Some(Operation::Update) => {
-                Event::updated(old.clone(), live.clone())
-            }
-            (None, Some(live), _) => Event::created(live.clone()),
-            (None, None, old) => Event::deleted(old.clone().unwrap_or(Value::Null)),
-        };
-        event.operation = pending.operation;
-        event.matched_as = pending.operation.unwrap_or(Operation::Create);
-        event.user = pending.user.clone();
-        event.own = pending.own;
-        event
+            && self.now < event.since + self.env.settings.hint_life
     }
 
     /// Whether the kind of a key's trigger is followed, so that an absent one is gone.
     fn trigger_kind_is_known(&self, key: &Key) -> bool {
-        let state = self.keys.get(key);
+        let state = self.queue.get(key);
         if let Some(id) = state.and_then(|state| state.trigger.as_ref()) {
             return self.cache.is_known(&KindKey::of(&id.gvk));
         }

@@ -1,6 +1,7 @@
 //! What follows when an object comes, changes or goes, and what requests add to it.
 
-use kiln_engine::Event;
+use kiln_cluster::KindKey;
+use kiln_engine::{Event, ObservedRequest, Ownership};
 use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Operation, Program, Rule};
 use kiln_value::{Str, Value};
@@ -8,15 +9,13 @@ use kiln_value::{Str, Value};
 use crate::cache::{Difference, revision_of};
 use crate::compare::content_of;
 use crate::controller::Controller;
-use crate::observed_requests::ObservedRequest;
-use crate::ownership::Ownership;
 use crate::signature::Proof;
 use crate::work_queue::{Key, Pending};
 
 impl Controller {
     /// Whether no rule sees an object, or a subresource of it.
     pub(crate) fn is_filtered(&self, id: &ObjectId, subresource: &str) -> bool {
-        let mut filters = self.settings.filters.iter();
+        let mut filters = self.env.settings.filters.iter();
         filters.any(|filter| filter.takes(&id.gvk, subresource, &id.namespace, &id.name))
     }
 
@@ -24,14 +23,11 @@ impl Controller {
     pub(crate) fn on_difference(&mut self, difference: &Difference, own: bool) {
         let Difference { id, old, new, touched } = difference;
         self.on_claim(difference);
-        if self.is_policy_kind(&id.gvk) {
-            self.policy_changed(id, new.as_ref());
-        }
-        if crate::update_request_status::is_request(&id.gvk) {
+        if KindKey::of(&id.gvk) == KindKey::of(&self.env.settings.update_requests) {
             self.request_changed(id, new.as_ref());
         }
-        for key in self.keys.readers_of(id, [old.as_ref(), new.as_ref()]) {
-            self.keys.enqueue(&key, self.now);
+        for key in self.queue.readers_of(id, [old.as_ref(), new.as_ref()]) {
+            self.queue.enqueue(&key, self.now);
         }
         if *touched {
             self.on_right(id);
@@ -51,22 +47,20 @@ impl Controller {
         if new.is_none()
             && let Some(uid) = old.as_ref().and_then(metadata::uid)
         {
-            self.deleting.remove(uid);
-            self.edited.remove(uid);
-            self.settled.remove(&difference.id);
+            self.downstreams.gone(&difference.id, uid);
         }
         self.note_edited_claim(difference);
         self.note_replaced(difference);
         for object in [old, new].into_iter().flatten() {
             let Some(mark) = Ownership::read(object) else { continue };
             let Some(trigger) = mark.labels.trigger_uid.clone() else { continue };
-            let rule = self.rules.rules().find(|rule| mark.is_of(&rule.id));
+            let rule = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id));
             let Some(rule) = rule.filter(|rule| rule.lifecycle.synchronize) else { continue };
             let key = Key { rule: rule.id.clone(), trigger };
             self.remember_cause(&key, &mark, self.proof(object));
-            match self.settings.made_again_after {
-                wait if wait > 0 && new.is_none() => self.keys.enqueue_at(&key, self.now + wait),
-                _ => self.keys.enqueue(&key, self.now),
+            match self.env.settings.made_again_after {
+                wait if wait > 0 && new.is_none() => self.queue.enqueue_at(&key, self.now + wait),
+                _ => self.queue.enqueue(&key, self.now),
             }
         }
     }
@@ -78,12 +72,12 @@ impl Controller {
             return;
         };
         if Ownership::read(new).is_some() && self.proof(new) == Proof::Proven {
-            self.edited.remove(uid);
+            self.downstreams.set_edited(uid, false);
         } else if let Some(mark) = Ownership::read(old)
             && self.proof(old) == Proof::Proven
             && self.is_wanted(old, &mark)
         {
-            self.edited.insert(uid.into());
+            self.downstreams.set_edited(uid, true);
         }
     }
 
@@ -94,7 +88,7 @@ impl Controller {
             Ownership::read(object).filter(|_| self.proof(object) == Proof::Proven)
         };
         if new.as_ref().and_then(is_proven).is_some() {
-            self.replaced.remove(id);
+            self.downstreams.is_back(id);
             return;
         }
         let Some(old) = old
@@ -104,27 +98,18 @@ impl Controller {
             return;
         };
         let Some(mark) = is_proven(old).filter(|mark| self.is_wanted(old, mark)) else { return };
-        let rule = self.rules.rules().find(|rule| mark.is_of(&rule.id));
+        let rule = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id));
         if let Some((rule, trigger)) = rule.zip(mark.labels.trigger_uid.clone()) {
             let key = Key { rule: rule.id.clone(), trigger };
-            self.replaced.insert(id.clone(), key);
+            self.downstreams.was_replaced(id, key);
         }
     }
 
     /// Forgets what was deleted and a key does not want any more.
     pub(crate) fn forget_replaced(&mut self, key: &Key) {
-        if self.replaced.is_empty() {
-            return;
-        }
-        let state = self.keys.get(key);
-        let wants = |id: &ObjectId| state.is_some_and(|state| state.wants.contains(id));
-        self.replaced.retain(|id, owner| owner != key || wants(id));
-    }
-
-    /// Whether others were seen to edit the claim on an object that the engine wrote for a key, or to replace it.
-    pub(crate) fn claim_was_edited(&self, key: &Key, id: &ObjectId, object: &Value) -> bool {
-        metadata::uid(object).is_some_and(|uid| self.edited.contains(uid))
-            || self.replaced.get(id) == Some(key)
+        let state = self.queue.get(key);
+        let wants = state.map(|state| state.wants.as_slice()).unwrap_or_default();
+        self.downstreams.forget_replaced(key, wants);
     }
 
     /// What happened to an object, for the rules that it may fire.
@@ -136,11 +121,11 @@ impl Controller {
         own: bool,
     ) {
         let Some(uid) = new.or(old).and_then(metadata::uid).map(Str::from) else { return };
-        if new.is_none() && (self.passed_over.remove(&uid) | self.ended.remove_of(&uid)) {
-            self.checkpoint.dirty = true;
+        if new.is_none() {
+            self.checkpoint.forget(&uid);
         }
         let Some(operation) = operation_of(old, new) else { return };
-        let hint = self.hints.take(id, operation, Some(&uid), [old, new]);
+        let hint = self.observed.take(id, operation, Some(&uid), [old, new]);
         self.fire(id, old, new, own, hint);
     }
 
@@ -159,7 +144,7 @@ impl Controller {
             return;
         }
         if operation == Operation::Delete {
-            self.hints.has_ended(&uid, self.now);
+            self.observed.has_ended(&uid, self.now);
         }
         let passed_over = hint.as_ref().is_some_and(|hint| hint.passed_over);
         if let Some(hint) = hint.as_ref().filter(|hint| hint.passed_over)
@@ -174,7 +159,7 @@ impl Controller {
         // Where the request is known, it says whose it is.
         let own = own
             || match &user {
-                Some(user) => user.username == self.settings.user,
+                Some(user) => user.username == self.env.settings.user,
                 None => self.is_own_writing(old, new),
             };
         let event = match (operation, old, new) {
@@ -184,19 +169,20 @@ impl Controller {
             _ => return,
         };
         let rules: Vec<_> = self
+            .policies
             .rules
             .candidates(&event)
-            .filter(|rule| wants(rule, own) && self.hints.are_for(&rule.id.policy))
+            .filter(|rule| wants(rule, own) && self.observed.are_for(&rule.id.policy))
             .cloned()
             .collect();
         for rule in rules {
             let key = Key { rule: rule.id.clone(), trigger: uid.clone() };
             // What it made of objects that were there is kept in step all the same.
-            if rule.trigger.existing_only && self.keys.get(&key).is_none() {
+            if rule.trigger.existing_only && self.queue.get(&key).is_none() {
                 continue;
             }
             let gone_without_trace = operation == Operation::Delete
-                && self.keys.get(&key).is_none()
+                && self.queue.get(&key).is_none()
                 && !rule.trigger.named_operations().contains(Operation::Delete)
                 && !self.cache.claimed_by(&uid).any(|(_, object)| {
                     Ownership::read(object).is_some_and(|mark| mark.is_of(&rule.id))
@@ -204,8 +190,8 @@ impl Controller {
             if gone_without_trace {
                 continue;
             }
-            self.checkpoint.dirty |= !rule.lifecycle.synchronize;
-            let state = self.keys.entry(&key);
+            self.checkpoint.touch_if(!rule.lifecycle.synchronize);
+            let state = self.queue.entry(&key);
             state.trigger = Some(id.clone());
             state.failures = 0;
             if !passed_over {
@@ -220,11 +206,11 @@ impl Controller {
                 state.add(event, rule.asks_for_user());
             }
             // Exclusion of users is known from requests, and those of other processes take a moment.
-            match self.settings.patience {
+            match self.env.settings.patience {
                 wait if wait > 0 && user.is_none() && !own => {
-                    self.keys.enqueue_at(&key, self.now + wait);
+                    self.queue.enqueue_at(&key, self.now + wait);
                 }
-                _ => self.keys.enqueue(&key, self.now),
+                _ => self.queue.enqueue(&key, self.now),
             }
         }
     }

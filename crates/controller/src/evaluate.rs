@@ -7,34 +7,23 @@ use std::time::{Duration, SystemTime};
 
 use kiln_engine::{
     ContentHash, Cost, Effect, Ensure, EvalEnv, Event, Failure, FailureKind, Lineage, Loop,
-    PatchTarget, RuleOutcome, RuleSet, Verdict, WithGlobals,
+    Ownership, PatchTarget, RuleOutcome, RuleSet, Verdict, WithGlobals,
 };
 use kiln_jmespath::AmbientSources;
-use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_rules::{ApplyRules, Mutate, Policy, Program, Rule, Targets};
+use kiln_object::{ObjectId, metadata};
+use kiln_rules::{ApplyRules, Mutate, Program, Rule, Targets};
 use kiln_value::Value;
 
 use crate::cache::CacheView;
 use crate::compare::{content_only, covers, live_form, wanted_form};
 use crate::controller::Controller;
 use crate::left::{Left, Sender};
-use crate::ownership::Ownership;
 use crate::signature::Proof;
 use crate::work_queue::{Condition, Key, KeyState, Pending, Waiting};
 
-/// Turns stored policies into rules.
-pub trait Compile: Send + Sync {
-    /// The kinds of policies.
-    fn kinds(&self) -> Vec<Gvk>;
-
-    /// Compiles a policy.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String>;
-
-    /// Evaluates a rule with its exceptions. Only tests replace it, which need evaluations that take for ever
-    /// or panic.
+/// Evaluates rules. Only tests replace it, which need evaluations that take for ever or panic.
+pub trait Evaluate: Send + Sync {
+    /// Evaluates a rule with its exceptions.
     fn evaluate(
         &self,
         rules: &RuleSet,
@@ -46,6 +35,12 @@ pub trait Compile: Send + Sync {
         outcome.unwrap_or_else(|| kiln_engine::evaluate(rule, event, eval_env))
     }
 }
+
+/// Evaluates rules as the engine does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Engine;
+
+impl Evaluate for Engine {}
 
 impl Controller {
     /// Evaluates a rule. It sees the time of its first look at the trigger, and the same chance each time.
@@ -70,15 +65,16 @@ impl Controller {
                 (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
             });
         let chance = Chance { now: state.at.unwrap_or(self.now), next: Cell::new(seed) };
-        let external_data = WithGlobals { external_data: &sight.answers, globals: &self.globals };
+        let external_data =
+            WithGlobals { external_data: &sight.answers, globals: &self.env.globals };
         let eval_env = EvalEnv {
             view: sight,
-            kinds: &self.kinds,
+            kinds: &self.env.kinds,
             sources: &chance,
             external_data: &external_data,
-            limits: self.settings.limits,
-            protected_namespaces: &self.settings.protected_namespaces,
-            home: &self.settings.namespace,
+            limits: self.env.settings.limits,
+            protected_namespaces: &self.env.settings.protected_namespaces,
+            home: &self.env.settings.namespace,
         };
         let mut event = event.clone();
         match self.lineage(about) {
@@ -110,7 +106,9 @@ impl Controller {
     /// Evaluates a rule with its exceptions. A doubt counts as a failure: what was made before stays.
     fn evaluate(&self, rule: &Rule, event: &Event, eval_env: &EvalEnv<'_>) -> RuleOutcome {
         let mut outcome = self
-            .unless_it_panics(|| self.compile.evaluate(&self.rules, rule, event, eval_env))
+            .unless_it_panics(|| {
+                self.env.evaluate.evaluate(&self.policies.rules, rule, event, eval_env)
+            })
             .unwrap_or_else(|_| broke_off(rule, event));
         if let Some(uncertain) = outcome.uncertain.take() {
             outcome.failures.push(uncertain);
@@ -138,21 +136,17 @@ impl Controller {
         catch_unwind(AssertUnwindSafe(something)).map_err(|_| self.panicked())
     }
 
-    /// Counts a panic that was caught.
-    pub(crate) fn panicked(&self) -> Panicked {
-        self.panics.set(self.panics.get() + 1);
-        Panicked
-    }
-
     /// Which rules led to an object, as the claims on it and on its triggers say: those that are signed, and those of
     /// rules that want the object.
     fn lineage(&self, object: &Value) -> Result<Lineage, Box<Loop>> {
         let mut chain = Vec::new();
         let mut at = object;
-        while chain.len() <= self.settings.limits.chain {
+        while chain.len() <= self.env.settings.limits.chain {
             let Some(mark) = Ownership::read(at) else { break };
             let Some(uid) = mark.labels.trigger_uid.clone() else { break };
-            let Some(rule) = self.rules.rules().find(|rule| mark.is_of(&rule.id)) else { break };
+            let Some(rule) = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id)) else {
+                break;
+            };
             let Some((id, trigger)) = self.cache.by_uid(&uid) else { break };
             if self.proof(at) != Proof::Proven && !self.is_wanted(at, &mark) {
                 break;
@@ -162,7 +156,7 @@ impl Controller {
         }
         let mut lineage = Lineage::default();
         for (rule, trigger) in chain.iter().rev() {
-            lineage = lineage.then(rule, trigger, &self.settings.limits).map_err(Box::new)?;
+            lineage = lineage.then(rule, trigger, &self.env.settings.limits).map_err(Box::new)?;
         }
         Ok(lineage)
     }
@@ -170,8 +164,10 @@ impl Controller {
     /// Whether the rule that a claim names wanted the object that carries it when it last ran for the trigger.
     pub(crate) fn is_wanted(&self, object: &Value, mark: &Ownership) -> bool {
         let Some(trigger) = mark.labels.trigger_uid.clone() else { return false };
-        let Some(rule) = self.rules.rules().find(|rule| mark.is_of(&rule.id)) else { return false };
-        let state = self.keys.get(&Key { rule: rule.id.clone(), trigger });
+        let Some(rule) = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id)) else {
+            return false;
+        };
+        let state = self.queue.get(&Key { rule: rule.id.clone(), trigger });
         let wants = state.map(|state| state.wants.as_slice()).unwrap_or_default();
         ObjectId::of(object).is_ok_and(|id| wants.iter().any(|wanted| wanted.same_object(&id)))
     }
@@ -179,7 +175,7 @@ impl Controller {
     /// Whether the rule that an unsigned claim names wants the object that carries it, as another engine's or an older
     /// version's would.
     pub(crate) fn is_wanted_as_claimed(&self, object: &Value, mark: &Ownership) -> bool {
-        let rule = self.rules.rules().find(|rule| mark.is_of(&rule.id));
+        let rule = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id));
         let Some(rule) = rule.filter(|rule| !rule.asks_for_user()) else { return false };
         let trigger = mark.labels.trigger_uid.as_ref().and_then(|uid| self.cache.by_uid(uid));
         let (Some((_, trigger)), Ok(id)) = (trigger, ObjectId::of(object)) else { return false };
@@ -200,7 +196,7 @@ impl Controller {
                 covers(
                     &content_only(&wanted),
                     &content_only(&live_form(object, &wanted)),
-                    &self.schema,
+                    &self.env.schema,
                 )
             }
             _ => false,
@@ -211,7 +207,7 @@ impl Controller {
     pub(crate) fn sight(&self, key: &Key) -> CacheView<'_> {
         CacheView {
             cache: &self.cache,
-            kinds: &self.kinds,
+            kinds: &self.env.kinds,
             answers: self.known_answers(),
             author: self.author(key),
             missing: RefCell::default(),
@@ -226,7 +222,8 @@ impl Controller {
         event: &Event,
         eval_env: &EvalEnv<'_>,
     ) -> Option<RuleOutcome> {
-        let policy = self.rules.policies().iter().find(|policy| policy.id == rule.id.policy);
+        let policy =
+            self.policies.rules.policies().iter().find(|policy| policy.id == rule.id.policy);
         let policy = policy.filter(|policy| policy.apply == ApplyRules::One)?;
         let earlier = policy.rules.iter().take_while(|earlier| earlier.id != rule.id);
         earlier
@@ -275,7 +272,7 @@ impl Controller {
         sight: &CacheView<'_>,
         state: &KeyState,
     ) -> (Event, RuleOutcome) {
-        let event = Self::event_of(pending, Some(live));
+        let event = pending.event(Some(live));
         let left = pending.left.as_ref();
         let left = left.filter(|left| event.user.is_some() && !Left::of(left).is(live));
         let Some(left) = left else {
@@ -288,7 +285,7 @@ impl Controller {
                 return (event, outcome);
             }
         }
-        let event = Self::event_of(pending, Some(left));
+        let event = pending.event(Some(left));
         let outcome = self.run(rule, &event, sight, state);
         (event, outcome)
     }

@@ -89,16 +89,6 @@ pub(crate) fn ended_name(key: &Key) -> Str {
     format!("{} {}", key.trigger, key.rule).into()
 }
 
-/// Whether a request that found an object as `before` may be the one that led from `old` to `new`, as far as their
-/// revisions are known.
-pub(crate) fn may_lead(before: Option<&Value>, old: Option<&Value>, new: Option<&Value>) -> bool {
-    let revision = |object: Option<&Value>| object.map(revision_of).filter(|known| *known > 0);
-    revision(before).is_none_or(|before| {
-        revision(old).is_none_or(|old| old <= before)
-            && revision(new).is_none_or(|new| before < new)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use kiln_value::value;

@@ -1,10 +1,11 @@
 //! The reconciler: compares desired with actual objects and decides on writes. A state machine without I/O.
 //!
 //! A host carries out the calls of [`Controller::poll`], gives back their results, passes on watch events
-//! and admission requests, and says what time it is. Nothing else goes in, so every run can be
-//! replayed.
+//! and admission requests, says which policies are stored ([`StoredPolicy`], compiled by the host) and what time it is.
+//! Nothing else goes in, so every run can be replayed.
 //!
 //! ```text
+//! stored policies ─▶ records ─▶ rules ─┐
 //! watches ─▶ cache ─▶ difference ─▶ work queue (rule, trigger) ─▶ decide ─▶ plan ─▶ calls
 //! requests ─▶ observed requests ─┘           ▲                     engine         │
 //!                                            └──────── call results ◀────────────┘
@@ -16,6 +17,26 @@
 //! Every replacement and deletion names the version it was decided on, a creation that there is none, and an
 //! application (server-side apply) its own fields. Nothing is deleted that carries no claim of the rule and
 //! the trigger, nothing is ever written to a source, and a failed evaluation deletes nothing.
+//!
+//! # Machines
+//!
+//! [`Controller`] is put together from machines that know nothing of each other. Each takes events, says what is to be
+//! called (`poll`) and when it is to be asked again (`next_deadline`), and takes answers (`on_reply`):
+//!
+//! | machine | noun |
+//! |---|---|
+//! | `cache` | objects that watches delivered, and kinds that are to be listed |
+//! | `policy_set` | policies as they are stored, their records, the rules that act |
+//! | `work_queue`, `work` | keys that wait; jobs, what they write and what they wait for |
+//! | `downstreams` | what is known of single downstreams: edits, corrections, what a server adds |
+//! | `checkpoint_keeper` | how far changes were seen |
+//! | `observed_requests`, `request_inbox` | requests that wait for their change; requests that are stored |
+//! | `update_request_status`, `reports` | what users read |
+//! | `lookups` | what rules ask besides objects |
+//! | `outbox` | calls with the purpose of their answers; events |
+//!
+//! What needs several of them is a decision (`decide`, `desired`, `ensure`, `triggers`): a function of the whole that
+//! changes as little as possible.
 //!
 //! # Which objects are triggers
 //!
@@ -58,14 +79,15 @@
 //! often. What is missing (a source, a namespace) is waited for. A panic while a key is decided on is a mistake in Kiln: it
 //! fails that key, as an evaluation that fails does, keeps no other from its work, and is counted.
 
-pub mod author;
 mod cache;
 mod call_results;
+mod checkpoint_keeper;
 mod compare;
 mod controller;
 mod decide;
 mod desired;
 mod dispatch;
+mod downstreams;
 pub mod dry_run;
 mod ensure;
 mod evaluate;
@@ -73,10 +95,13 @@ mod ignored_changes;
 mod left;
 mod lookups;
 mod observed_requests;
+mod outbox;
 mod ownership;
 mod persist;
 mod plan;
 mod policies;
+mod policy_moves;
+mod policy_set;
 pub mod provenance;
 mod record;
 mod reports;
@@ -86,15 +111,16 @@ mod retry;
 mod rights;
 mod settings;
 mod signature;
+mod stored_policies;
 mod triggers;
 mod update_request_status;
+mod work;
 mod work_queue;
 
 pub use controller::{Controller, ControllerEvent, Request};
-pub use evaluate::Compile;
+pub use evaluate::{Engine, Evaluate};
 pub use lookups::{AccessCheck, Lookup, LookupResult, Question, ServiceQuestion};
-pub use observed_requests::ObservedRequest;
-pub use request_inbox::CARRIES;
-pub use settings::{ResourceFilter, Settings, protected_namespaces};
+pub use settings::Settings;
 pub use signature::{ClaimKey, ClaimKeys};
+pub use stored_policies::{CompilePolicy, PolicyFeed, PolicySnapshot, StoredPolicy};
 pub use work_queue::{Condition, Key, Waiting};

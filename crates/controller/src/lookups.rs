@@ -14,9 +14,9 @@ use kiln_object::ObjectId;
 use kiln_rules::Method;
 use kiln_value::{Str, Value};
 
-use crate::author::{is_policy, refusal, refusal_of_policy, signature};
 use crate::controller::Controller;
 use crate::work_queue::Key;
+use kiln_engine::author::{is_policy, refusal, refusal_of_policy, signature};
 
 /// How long an answer counts, in milliseconds.
 const LIFE: u64 = 30_000;
@@ -169,7 +169,7 @@ impl LookupResult {
 
 /// Pending lookups, and their results.
 #[derive(Debug, Default)]
-pub(crate) struct Questions {
+pub(crate) struct Lookups {
     answers: HashMap<ContentHash, (u64, LookupResult)>,
     /// By number: what was asked, and who waits for it.
     asked: HashMap<u64, (ContentHash, BTreeSet<Key>)>,
@@ -179,7 +179,48 @@ pub(crate) struct Questions {
     next: u64,
 }
 
-impl Questions {
+impl Lookups {
+    /// Asks for a key, which waits for the answers. What is asked already is not asked again.
+    pub(crate) fn ask(&mut self, key: &Key, lookups: Vec<Lookup>) {
+        for asked in lookups {
+            let hash = asked.hash();
+            let known = self.numbers.get(&hash);
+            if let Some((_, waiting)) = known.and_then(|number| self.asked.get_mut(number)) {
+                waiting.insert(key.clone());
+                continue;
+            }
+            self.next += 1;
+            let number = self.next;
+            self.asked.insert(number, (hash, BTreeSet::from([key.clone()])));
+            self.numbers.insert(hash, number);
+            self.out.push(Question { number, asked });
+        }
+    }
+
+    /// What is to be asked now.
+    pub(crate) fn poll(&mut self) -> Vec<Question> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Remembers an answer for a while; the keys that waited for it.
+    pub(crate) fn on_reply(
+        &mut self,
+        number: u64,
+        answer: LookupResult,
+        now: u64,
+    ) -> BTreeSet<Key> {
+        let Some((hash, waiting)) = self.asked.remove(&number) else { return BTreeSet::new() };
+        self.numbers.remove(&hash);
+        if self.answers.len() >= MOST {
+            self.answers.retain(|_, (at, answer)| now < *at + answer.life());
+            if self.answers.len() >= MOST {
+                self.answers.clear();
+            }
+        }
+        self.answers.insert(hash, (now, answer));
+        waiting
+    }
+
     fn known(&self, asked: &Lookup, now: u64) -> Option<&LookupResult> {
         let (at, answer) = self.answers.get(&asked.hash())?;
         (now < at + answer.life()).then_some(answer)
@@ -188,7 +229,7 @@ impl Questions {
 
 /// Services and rights as one evaluation sees them: what was answered, and what is still to be asked.
 pub(crate) struct KnownAnswers<'c> {
-    questions: &'c Questions,
+    lookups: &'c Lookups,
     now: u64,
     on: bool,
     pub(crate) missing: RefCell<Vec<Lookup>>,
@@ -196,7 +237,7 @@ pub(crate) struct KnownAnswers<'c> {
 
 impl KnownAnswers<'_> {
     fn answer(&self, asked: &Lookup) -> Option<&LookupResult> {
-        let known = self.questions.known(asked, self.now);
+        let known = self.lookups.known(asked, self.now);
         let mut missing = self.missing.borrow_mut();
         if known.is_none() && !missing.contains(asked) {
             missing.push(asked.clone());
@@ -244,53 +285,60 @@ impl Controller {
     /// What an evaluation is answered.
     pub(crate) fn known_answers(&self) -> KnownAnswers<'_> {
         KnownAnswers {
-            questions: &self.questions,
+            lookups: &self.lookups,
             now: self.now,
-            on: self.settings.services,
+            on: self.env.settings.services,
             missing: RefCell::default(),
-        }
-    }
-
-    /// Asks for a key, which waits for the answers.
-    pub(crate) fn put_questions(&mut self, key: &Key, questions: Vec<Lookup>) {
-        for asked in questions {
-            let hash = asked.hash();
-            let known = self.questions.numbers.get(&hash);
-            let waiting = known.and_then(|number| self.questions.asked.get_mut(number));
-            if let Some((_, waiting)) = waiting {
-                waiting.insert(key.clone());
-                continue;
-            }
-            self.questions.next += 1;
-            let number = self.questions.next;
-            self.questions.asked.insert(number, (hash, BTreeSet::from([key.clone()])));
-            self.questions.numbers.insert(hash, number);
-            self.questions.out.push(Question { number, asked });
         }
     }
 
     /// What services and the API server are to be asked. Questions come once, and each wants an answer.
     pub fn take_questions(&mut self) -> Vec<Question> {
-        std::mem::take(&mut self.questions.out)
+        self.lookups.poll()
     }
 
     /// The answer to a question.
     pub fn answered(&mut self, number: u64, answer: LookupResult, now: u64) {
         self.now = self.now.max(now);
-        let Some((hash, waiting)) = self.questions.asked.remove(&number) else { return };
-        self.questions.numbers.remove(&hash);
-        if self.questions.answers.len() >= MOST {
-            let now = self.now;
-            self.questions.answers.retain(|_, (at, answer)| now < *at + answer.life());
-            if self.questions.answers.len() >= MOST {
-                self.questions.answers.clear();
+        for key in self.lookups.on_reply(number, answer, self.now) {
+            if self.queue.get(&key).is_some() {
+                self.queue.enqueue(&key, self.now);
             }
         }
-        self.questions.answers.insert(hash, (self.now, answer));
-        for key in waiting {
-            if self.keys.get(&key).is_some() {
-                self.keys.enqueue(&key, self.now);
-            }
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kiln_object::Gvk;
+    use kiln_rules::{Dialect, PolicyId, RuleId};
+
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "p".into() };
+        Key { rule: RuleId { policy, rule: "r".into() }, trigger: name.into() }
+    }
+
+    #[test]
+    fn what_two_keys_ask_is_asked_once_and_forgotten_in_time() {
+        let mut lookups = Lookups::default();
+        let right = Lookup::Access(AccessCheck {
+            user: User { username: "ann".into(), ..User::default() },
+            verb: "get",
+            object: ObjectId::new(Gvk::new("v1", "Secret"), "a", "b"),
+            subresource: Str::default(),
+        });
+        lookups.ask(&key("1"), vec![right.clone()]);
+        lookups.ask(&key("2"), vec![right.clone()]);
+        let asked = lookups.poll();
+        assert_eq!(asked.len(), 1, "{asked:?}");
+        assert!(lookups.known(&right, 0).is_none());
+        let woken = lookups.on_reply(asked[0].number, LookupResult::Access(Ok(true)), 1_000);
+        assert_eq!(woken, [key("1"), key("2")].into());
+        assert!(lookups.known(&right, 1_000 + RIGHT_LIFE - 1).is_some());
+        assert!(lookups.known(&right, 1_000 + RIGHT_LIFE).is_none(), "rights may be withdrawn");
+        let late = lookups.on_reply(asked[0].number, LookupResult::Access(Ok(false)), 2_000);
+        assert!(late.is_empty(), "an answer counts once");
     }
 }

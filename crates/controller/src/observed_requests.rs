@@ -1,101 +1,21 @@
 //! What only requests know: who did what, and what no watch tells of.
 //!
 //! A hint is joined to the change that it makes, whichever comes first. Hints that must not be lost are carried by
-//! UpdateRequests ([`crate::carried`]); the others only spare a moment of waiting.
+//! UpdateRequests ([`crate::request_inbox`]); the others only spare a moment of waiting.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use kiln_cluster::KindKey;
-use kiln_engine::{Event, User};
-use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_engine::ObservedRequest;
+use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Operation, PolicyId, RuleId};
 use kiln_value::{Str, Value};
 
 use crate::cache::{differs, revision_of};
 use crate::controller::Controller;
 use crate::dispatch::operation_of;
-use crate::left::{Left, may_lead};
-use crate::work_queue::{Key, Pending, Sent};
-
-/// What only a request knows: who did what. It is joined to the change that it makes, if it makes one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ObservedRequest {
-    pub operation: Operation,
-    /// The kind of the object; for a subresource, of its parent.
-    pub kind: Gvk,
-    /// The subresource; empty for the object itself.
-    pub subresource: Str,
-    /// The namespace; empty for cluster-scoped objects.
-    pub namespace: Str,
-    pub name: Str,
-    /// What was sent.
-    pub object: Option<Value>,
-    /// The stored object before the request; none for CREATE.
-    pub old_object: Option<Value>,
-    /// Who sent it.
-    pub user: User,
-    /// It is only a trial.
-    pub dry_run: bool,
-    /// No rule is to see it: its sender is kept out.
-    pub passed_over: bool,
-    /// The UpdateRequest that carries it; none for one that only this process knows.
-    pub request: Option<Str>,
-}
-
-impl ObservedRequest {
-    /// The object that the request is about.
-    pub fn about(&self) -> ObjectId {
-        ObjectId::new(self.kind.clone(), &self.namespace, &self.name)
-    }
-
-    /// Whether the server stores nothing because of it, so that no watch tells of it.
-    pub fn stores_nothing(&self) -> bool {
-        self.operation == Operation::Connect || !self.subresource.is_empty()
-    }
-
-    /// Whether it sends an object as it is stored.
-    pub fn changes_nothing(&self) -> bool {
-        let (Some(old), Some(new)) = (&self.old_object, &self.object) else { return false };
-        let rest = |object: &Value| {
-            let mut object = object.clone();
-            for field in ["managedFields", "resourceVersion", "generation"] {
-                object.remove(["metadata", field]);
-            }
-            object
-        };
-        self.operation == Operation::Update && rest(old) == rest(new)
-    }
-
-    /// The UID of its object, as far as the server has given it one.
-    pub(crate) fn uid(&self) -> Option<&str> {
-        self.object.as_ref().or(self.old_object.as_ref()).and_then(metadata::uid)
-    }
-
-    /// Whether it may be the request behind an event whose user is unknown.
-    fn is_behind(&self, event: &Pending) -> bool {
-        let stored = matches!(self.operation, Operation::Create | Operation::Update);
-        event.user.is_none()
-            && (event.operation == Some(self.operation) || (event.guessed && stored))
-            && self.may_lead(event.old.as_ref(), event.left.as_ref())
-    }
-
-    /// Whether it may have led from one version of its object to another.
-    fn may_lead(&self, old: Option<&Value>, new: Option<&Value>) -> bool {
-        self.operation != Operation::Update || may_lead(self.old_object.as_ref(), old, new)
-    }
-
-    /// What rules are looked up by.
-    pub(crate) fn event(&self) -> Event {
-        let object = self.object.clone().or_else(|| self.old_object.clone());
-        let mut event = Event::created(object.unwrap_or(Value::Null));
-        event.operation = Some(self.operation);
-        event.matched_as = self.operation;
-        event.kind = self.kind.clone();
-        event.subresource = self.subresource.clone();
-        event.namespace = Some(self.namespace.clone()).filter(|n| !n.is_empty());
-        event
-    }
-}
+use crate::left::Left;
+use crate::work_queue::{Key, Pending};
 
 /// How often old hints are looked for.
 const FORGET: u64 = 1_000;
@@ -243,20 +163,21 @@ impl Controller {
             }
             Unseen::Over => {}
             Unseen::No if joined => {}
-            Unseen::No => self.hints.add(hint, self.now, self.settings.hints),
+            Unseen::No => self.observed.add(hint, self.now, self.env.settings.hints),
         }
     }
 
     /// Tells a request to the rules of these policies alone, which did not act when others heard of it.
     pub(crate) fn hint_late(&mut self, hint: ObservedRequest, policies: BTreeSet<PolicyId>) {
-        self.hints.only = Some(policies);
+        self.observed.only = Some(policies);
         self.hint(hint, self.now);
-        self.hints.only = None;
+        self.observed.only = None;
     }
 
     pub(crate) fn forget_old_hints(&mut self) {
         let cache = &self.cache;
-        self.hints.forget_old(self.now, self.settings.hint_life, |kind| cache.is_followed(kind));
+        self.observed
+            .forget_old(self.now, self.env.settings.hint_life, |kind| cache.is_followed(kind));
     }
 
     /// What a request did before this process began to watch: of that only the request tells.
@@ -269,7 +190,7 @@ impl Controller {
         let change = match (hint.operation, entry) {
             // It is gone, or its finalizers hold it.
             (Operation::Delete, _) if ends && self.cache.is_known(&KindKey::of(&id.gvk)) => {
-                if self.hints.ended.contains_key(uid) {
+                if self.observed.ended.contains_key(uid) {
                     return Unseen::Over;
                 }
                 Unseen::Change { old: old.cloned(), new: None }
@@ -307,11 +228,12 @@ impl Controller {
         // A request that names another object of the same place was refused, or is about one that is gone.
         let known = hint.uid().or_else(|| self.cache.get(id).and_then(metadata::uid));
         let Some(uid) = known.map(Str::from) else { return false };
-        let waiting = self.keys_without_user(&uid, |event| hint.is_behind(event));
+        let waiting = self.keys_without_user(&uid, |event| event.may_come_from(hint));
         for key in &waiting {
-            let by_user = self.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
-            for mut event in std::mem::take(&mut self.keys.entry(key).pending) {
-                if hint.is_behind(&event) {
+            let by_user =
+                self.policies.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
+            for mut event in std::mem::take(&mut self.queue.entry(key).pending) {
+                if event.may_come_from(hint) {
                     event.left = event.left.map(|live| self.as_left_by(Some(hint), &live));
                     event.operation = Some(hint.operation);
                     event.guessed = false;
@@ -321,20 +243,21 @@ impl Controller {
                     }
                     event.carriers = hint.request.iter().cloned().collect();
                 }
-                self.keys.entry(key).add(event, by_user);
+                self.queue.entry(key).add(event, by_user);
             }
-            self.keys.enqueue(key, self.now);
+            self.queue.enqueue(key, self.now);
         }
         !waiting.is_empty()
     }
 
     /// The keys of a trigger that know of an operation, and not who did it.
     fn keys_without_user(&self, uid: &Str, waits: impl Fn(&Pending) -> bool) -> Vec<Key> {
-        self.rules
+        self.policies
+            .rules
             .rules()
-            .filter(|rule| self.hints.are_for(&rule.id.policy))
+            .filter(|rule| self.observed.are_for(&rule.id.policy))
             .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
-            .filter(|key| self.keys.get(key).is_some_and(|s| s.pending.iter().any(&waits)))
+            .filter(|key| self.queue.get(key).is_some_and(|s| s.pending.iter().any(&waits)))
             .collect()
     }
 
@@ -342,14 +265,16 @@ impl Controller {
     fn pass_over(&mut self, hint: ObservedRequest, id: &ObjectId) {
         let uid = hint.uid().map(Str::from);
         let uid = uid.or_else(|| self.cache.get(id).and_then(metadata::uid).map(Str::from));
-        let Some(uid) = uid else { return self.hints.add(hint, self.now, self.settings.hints) };
-        let seen = self.keys_without_user(&uid, |event| hint.is_behind(event));
+        let Some(uid) = uid else {
+            return self.observed.add(hint, self.now, self.env.settings.hints);
+        };
+        let seen = self.keys_without_user(&uid, |event| event.may_come_from(&hint));
         if seen.is_empty() {
-            return self.hints.add(hint, self.now, self.settings.hints);
+            return self.observed.add(hint, self.now, self.env.settings.hints);
         }
         for key in seen {
-            let state = self.keys.entry(&key);
-            state.pending.retain(|event| !hint.is_behind(event));
+            let state = self.queue.entry(&key);
+            state.pending.retain(|event| !event.may_come_from(&hint));
             if state.pending.is_empty() && state.cause.is_none() {
                 self.forget(&key);
             }
@@ -362,10 +287,9 @@ impl Controller {
 
     /// Remembers that the change of an object up to a revision is ignored.
     pub(crate) fn remember_passed_over(&mut self, uid: &Str, revision: u64, carrier: Option<Str>) {
-        self.passed_over.insert(uid, revision);
-        self.checkpoint.dirty = true;
+        self.checkpoint.ignore(uid, revision);
         if let Some(carrier) = carrier {
-            self.carried.keep_until_stored(&carrier, uid.clone());
+            self.inbox.keep_until_stored(&carrier, uid.clone());
         }
     }
 
@@ -374,34 +298,31 @@ impl Controller {
         if self.is_filtered(id, &hint.subresource) {
             return;
         }
-        self.hints.sent += 1;
+        self.observed.sent += 1;
         let event = hint.event();
-        let own = hint.user.username == self.settings.user;
+        let own = hint.user.username == self.env.settings.user;
         let rules: Vec<RuleId> = self
+            .policies
             .rules
             .candidates(&event)
-            .filter(|rule| !rule.trigger.existing_only && self.hints.are_for(&rule.id.policy))
+            .filter(|rule| !rule.trigger.existing_only && self.observed.are_for(&rule.id.policy))
             .map(|rule| rule.id.clone())
             .collect();
         for rule in rules {
             // A stored request is the same for the next leader.
-            let name = hint.request.clone().unwrap_or_else(|| self.hints.sent.to_string().into());
+            let name =
+                hint.request.clone().unwrap_or_else(|| self.observed.sent.to_string().into());
             let key = Key { rule, trigger: format!("request/{name}").into() };
-            let sent = Sent {
-                object: hint.object.clone(),
-                about: id.clone(),
-                subresource: hint.subresource.clone(),
-            };
             let event = Pending {
                 old: hint.old_object.clone(),
                 user: Some(hint.user.clone()),
                 own,
-                sent: Some(Box::new(sent)),
+                sent: Some(Box::new(hint.clone())),
                 carriers: hint.request.iter().cloned().collect(),
                 ..Pending::of(Some(hint.operation), self.now)
             };
-            self.keys.entry(&key).add(event, false);
-            self.keys.enqueue(&key, self.now);
+            self.queue.entry(&key).add(event, false);
+            self.queue.enqueue(&key, self.now);
         }
     }
 }

@@ -5,14 +5,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kiln_cluster::{Call, KindKey, Preconditions};
-use kiln_engine::{Ensure, Existing, Failure, Patch, PatchTarget, RecordedRead};
+use kiln_engine::{Ensure, Existing, Failure, Ownership, Patch, PatchTarget, RecordedRead};
 use kiln_object::{ObjectId, metadata};
 use kiln_value::{Str, Value};
 
-use crate::controller::{Controller, Purpose};
+use crate::controller::Controller;
 use crate::decide::Decision;
 use crate::left::Sender;
-use crate::ownership::{Ownership, released};
+use crate::outbox::Purpose;
+use crate::ownership::released;
 use crate::reports::Said;
 use crate::work_queue::{Cause, Condition, Key, Pending};
 
@@ -107,9 +108,9 @@ pub(crate) enum Next {
 
 impl Controller {
     /// Looks at a key, and begins what is to be done.
-    pub(crate) fn work(&mut self, key: &Key) {
+    pub(crate) fn reconcile(&mut self, key: &Key) {
         let now = self.now;
-        if let Some(state) = self.keys.get_mut(key) {
+        if let Some(state) = self.queue.get_mut(key) {
             state.at.get_or_insert(now);
         }
         let decision = self.unless_it_panics(|| self.decide(key));
@@ -126,7 +127,7 @@ impl Controller {
                 let (tier_snapshot, awaited) = self.take_pending(key);
                 self.keep_waiting(key, awaited);
                 self.put_back(key, tier_snapshot);
-                self.keys.entry(key).condition = condition;
+                self.queue.entry(key).condition = condition;
                 self.leave_pass(key);
             }
             Decision::Follow(kinds) => {
@@ -135,7 +136,7 @@ impl Controller {
                     self.cache.follow(&kind);
                 }
                 // It goes on when the kinds are known, and blocks no other key until then.
-                self.waiting.insert(key.clone(), waits_for);
+                self.work.await_kinds(key, waits_for);
                 self.leave_pass(key);
             }
             Decision::Fail(condition) => {
@@ -143,35 +144,33 @@ impl Controller {
                 self.keep_waiting(key, awaited);
                 self.leave_pass(key);
                 let plan = Plan { keep: true, ..Plan::default() };
-                self.jobs.insert(
-                    key.clone(),
-                    Job { conditions: vec![condition], ..Job::of(plan, pending) },
-                );
+                let job = Job { conditions: vec![condition], ..Job::of(plan, pending) };
+                self.work.begin(key, job);
                 self.finish(key);
             }
             Decision::Ask(questions) => {
-                self.put_questions(key, questions);
+                self.lookups.ask(key, questions);
                 self.leave_pass(key);
             }
             Decision::Do(mut plan) => {
                 let (pending, awaited) = self.take_pending(key);
                 self.keep_waiting(key, awaited);
-                let state = self.keys.entry(key);
+                let state = self.queue.entry(key);
                 let before = plan.cause.take().map(|cause| {
                     let now = cause.left.clone();
                     (state.cause.replace(cause).and_then(|before| before.left), now)
                 });
                 state.adopted.append(&mut plan.adopted);
-                self.keys.set_wants(key, std::mem::take(&mut plan.wants));
+                self.queue.set_wants(key, std::mem::take(&mut plan.wants));
                 self.forget_replaced(key);
-                self.keys.set_reads(key, std::mem::take(&mut plan.reads));
+                self.queue.set_reads(key, std::mem::take(&mut plan.reads));
                 if let Some((Some(before), Some(now))) = before
                     && !before.is_as(&now)
                 {
                     self.end_cause(key, now.revision.saturating_sub(1));
                 }
                 self.leave_pass(key);
-                self.jobs.insert(key.clone(), Job::of(*plan, pending));
+                self.work.begin(key, Job::of(*plan, pending));
                 self.go_on(key);
             }
         }
@@ -179,38 +178,25 @@ impl Controller {
 
     /// The events of a key: those that were looked at, and those that wait until their user is known.
     fn take_pending(&mut self, key: &Key) -> (Vec<Pending>, Vec<Pending>) {
-        let Some(state) = self.keys.get_mut(key) else { return Default::default() };
+        let Some(state) = self.queue.get_mut(key) else { return Default::default() };
         let pending = std::mem::take(&mut state.pending);
-        let Some(rule) = self.rules.rule(&key.rule) else { return (pending, Vec::new()) };
+        let Some(rule) = self.policies.rules.rule(&key.rule) else { return (pending, Vec::new()) };
         pending.into_iter().partition(|event| !self.awaits_user(rule, event))
     }
 
     /// Keeps events until their user is known, or was waited for long enough.
     fn keep_waiting(&mut self, key: &Key, awaited: Vec<Pending>) {
         let Some(since) = awaited.iter().map(|event| event.since).min() else { return };
-        self.keys.entry(key).pending = awaited;
-        self.keys.enqueue_at(key, since + self.settings.hint_life);
-    }
-
-    pub(crate) fn jobs_waiting_for(&mut self, kind: &KindKey) -> Vec<Key> {
-        let waiting = &mut self.waiting;
-        let found: Vec<Key> = waiting
-            .iter()
-            .filter(|(_, kinds)| kinds.contains(kind))
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in &found {
-            waiting.remove(key);
-        }
-        found.into_iter().filter(|key| self.keys.get(key).is_some()).collect()
+        self.queue.entry(key).pending = awaited;
+        self.queue.enqueue_at(key, since + self.env.settings.hint_life);
     }
 
     /// The next step of a job, until one needs an answer.
     pub(crate) fn go_on(&mut self, key: &Key) {
         loop {
-            let Some(job) = self.jobs.get_mut(key) else { return };
+            let Some(job) = self.work.job(key) else { return };
             let Some(step) = job.plan.steps.pop_front() else { return self.finish(key) };
-            let gone = !key.trigger.is_empty() && self.rules.rule(&key.rule).is_none();
+            let gone = !key.trigger.is_empty() && self.policies.rules.rule(&key.rule).is_none();
             if gone {
                 return self.finish(key);
             }
@@ -219,25 +205,21 @@ impl Controller {
             match next.unwrap_or_else(|_| Next::Later(self.panicked().condition())) {
                 Next::Done => {}
                 Next::Later(condition) => {
-                    if let Some(job) = self.jobs.get_mut(key) {
+                    if let Some(job) = self.work.job(key) {
                         job.conditions.push(condition);
                     }
                 }
                 Next::Call(call) => {
                     let (call, doing) = *call;
                     let id = call.about();
-                    if let Some((holder, waiting)) = self.writing.get_mut(&id)
-                        && holder != key
-                    {
+                    if !self.work.may_write(key, &id) {
                         // Another key writes it right now: looked at again when that is answered.
-                        waiting.insert(key.clone());
-                        if let Some(job) = self.jobs.remove(key) {
+                        if let Some(job) = self.work.end(key) {
                             self.put_back(key, job.pending);
                         }
                         return;
                     }
-                    self.writing.entry(id).or_insert_with(|| (key.clone(), BTreeSet::new()));
-                    if let Some(job) = self.jobs.get_mut(key) {
+                    if let Some(job) = self.work.job(key) {
                         job.current = Some(doing);
                     }
                     return self.ask(Purpose::Step(key.clone()), call);
@@ -286,7 +268,7 @@ impl Controller {
         if key.trigger.is_empty() {
             return None;
         }
-        let known = self.keys.get(key).and_then(|state| state.trigger.clone());
+        let known = self.queue.get(key).and_then(|state| state.trigger.clone());
         known.or_else(|| Ownership::read(self.cache.get(made)?)?.trigger())
     }
 
@@ -297,31 +279,28 @@ impl Controller {
         // engine wrote on it may name two rules, and then it is for the one that wants it.
         let mark = Ownership::read(live);
         let takes_over = |other: &&Key| {
-            let rule = self.rules.rule(&other.rule);
+            let rule = self.policies.rules.rule(&other.rule);
             rule.is_some_and(|rule| rule.lifecycle.on_conflict == Existing::Update)
-                || mark.as_ref().is_some_and(|mark| mark.is_by(other))
+                || mark.as_ref().is_some_and(|mark| mark.is_by(&other.rule, &other.trigger))
         };
         let others: Vec<Key> =
-            self.keys.others_wanting(&id, key).filter(takes_over).cloned().collect();
+            self.queue.others_wanting(&id, key).filter(takes_over).cloned().collect();
         if !others.is_empty() {
             for other in others {
-                self.keys.enqueue(&other, self.now);
+                self.queue.enqueue(&other, self.now);
             }
             return Next::Done;
         }
-        if self.pass > 0 {
-            if let Some(job) = self.jobs.get_mut(key) {
-                job.deferred = true;
-            }
-            self.deferred.insert(key.clone());
+        if self.work.is_in_pass() {
+            self.work.defer(key);
             return Next::Done;
         }
-        if metadata::is_deleted(live) || self.deleting.contains(&uid) {
+        if metadata::is_deleted(live) || self.downstreams.is_deleting(&uid) {
             return Next::Done;
         }
         // The mirror may lag behind: the trigger may be one again.
         if let Some(trigger) = self.trigger_of(key, &id)
-            && self.jobs.get(key).is_some_and(|job| !job.verified)
+            && self.work.job(key).is_some_and(|job| !job.verified)
         {
             let doing = Doing::Verify { step: PlanStep::Delete(id), trigger: trigger.clone() };
             return Next::Call(Box::new((Call::Get(trigger), doing)));
@@ -336,10 +315,10 @@ impl Controller {
 
     /// Looks at a key again when something changes that it depends on.
     pub(crate) fn add_read(&mut self, key: &Key, read: RecordedRead) {
-        let mut reads = self.keys.get(key).map(|state| state.reads.clone()).unwrap_or_default();
+        let mut reads = self.queue.get(key).map(|state| state.reads.clone()).unwrap_or_default();
         if !reads.contains(&read) {
             reads.push(read);
-            self.keys.set_reads(key, reads);
+            self.queue.set_reads(key, reads);
         }
     }
 }

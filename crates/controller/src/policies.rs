@@ -1,110 +1,128 @@
 //! Policies as they come, change and go: which rules act, since when, and what is left of those that do not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
-use kiln_engine::{ContentHash, RuleSet, User};
+use kiln_engine::author::author_of;
+use kiln_engine::{ContentHash, Ownership, User};
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Emission, Policy, Program, Rule};
+use kiln_rules::{Emission, Program, Rule, allows_rule_changes};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
-use crate::author::author_of;
 use crate::cache::{State, revision_of};
-use crate::controller::{Controller, PolicyState, Saving, Start};
+use crate::controller::Controller;
 use crate::left::{Left, ended_name};
-use crate::ownership::Ownership;
+use crate::ownership::left_of;
+use crate::policy_set::{PolicyState, Saving, Start};
 use crate::record::{Checkpoint, Leaving, Record, Removed, RuleRecord};
 use crate::request_inbox::RequestOrder;
 use crate::signature::Proof;
+use crate::stored_policies::{PolicySnapshot, StoredPolicy};
 use crate::triggers::created_at;
 use crate::work_queue::{Cause, Evidence, Key};
 
 impl Controller {
-    pub(crate) fn is_policy_kind(&self, gvk: &Gvk) -> bool {
-        self.compile.kinds().iter().any(|kind| KindKey::of(kind) == KindKey::of(gvk))
+    /// Tells which policies are stored, each with what came of compiling it. It may be told as often as a host likes:
+    /// only what is new counts.
+    ///
+    /// Policies of kinds that are not served right now stay as they were. An API server that just started does not serve
+    /// its custom resources for a moment, and whoever took that for an end of all policies would delete their downstreams.
+    pub fn set_policies(&mut self, snapshot: PolicySnapshot, now: u64) {
+        self.now = self.now.max(now);
+        let PolicySnapshot { stored, ended, unserved } = snapshot;
+        let mut stored: BTreeMap<ObjectId, StoredPolicy> =
+            stored.into_iter().map(|policy| (policy.id.clone(), policy)).collect();
+        let before = self.policies.given.take().unwrap_or_default();
+        for (id, known) in &before {
+            if unserved.contains(&KindKey::of(&id.gvk)) {
+                stored.entry(id.clone()).or_insert_with(|| known.clone());
+            }
+        }
+        // One that was deleted and stored again under its name is another policy: the first one is gone before it comes.
+        let is_gone =
+            |known: &&StoredPolicy| stored.get(&known.id).is_none_or(|now| !now.is_life_of(known));
+        let gone: Vec<ObjectId> =
+            before.values().filter(is_gone).map(|known| known.id.clone()).collect();
+        let is_new =
+            |policy: &&StoredPolicy| before.get(&policy.id).is_none_or(|known| !known.is(policy));
+        let new: Vec<StoredPolicy> = stored.values().filter(is_new).cloned().collect();
+        self.policies.given = Some(stored);
+        if !self.policies.is_running() {
+            return self.start_if_known();
+        }
+        for ended in ended {
+            if before.get(&ended.id).is_some_and(|known| known.is_life_of(&ended)) {
+                self.policy_ends(&ended);
+            }
+        }
+        for id in gone {
+            self.policy_gone(&id);
+        }
+        let compiled_anew = new.iter().filter(|policy| self.policy_stored(policy)).count();
+        if compiled_anew > 0 {
+            // The same text can mean other kinds now: a resource whose kind was not served before.
+            self.rebuild_rules();
+            self.follow_trigger_kinds();
+            self.scan_known_kinds();
+        }
     }
 
     pub(crate) fn records_answered(&mut self, answer: Result<Reply, ApiError>) {
         let Ok(reply) = answer else {
-            self.start = Start::Records { at: self.now + self.settings.backoff, asked: false };
+            self.policies.start =
+                Start::Records { at: self.now + self.env.settings.backoff, asked: false };
             return;
         };
         for object in reply.listing().unwrap_or_default().objects {
             let version = metadata::resource_version(&object).map(Str::from);
             if let Some(checkpoint) = Checkpoint::read(&object) {
-                self.checkpoint.version = version;
-                self.checkpoint.stored = checkpoint.clone();
-                self.passed_over = checkpoint.passed_over.clone().into_iter().collect();
-                self.ended = checkpoint.ended.clone().into_iter().collect();
-                self.checkpoint.at_start = checkpoint;
+                self.checkpoint.restore(checkpoint, version);
             } else if let Some(record) = Record::read(&object) {
-                let held = PolicyState {
-                    from_before: record.rules.keys().cloned().collect(),
-                    record,
-                    policy: None,
-                    author: None,
-                    version,
-                    saving: Saving::Stored,
-                    active: false,
-                };
-                self.policies.insert(held.record.object.clone(), held);
+                let mut held = PolicyState::of(record, version);
+                held.from_before = held.record.rules.keys().cloned().collect();
+                self.policies.states.insert(held.record.object.clone(), held);
             }
         }
-        self.start = Start::Policies;
-        for kind in self.compile.kinds() {
-            self.cache.follow(&kind);
-        }
+        self.policies.start = Start::Policies;
         self.cache.follow(&Gvk::new("v1", "Namespace"));
-        self.cache.follow(&crate::update_request_status::kind());
+        let requests = self.env.settings.update_requests.clone();
+        self.cache.follow(&requests);
     }
 
     /// Rules act when records, policies and requests are known.
     pub(crate) fn start_if_known(&mut self) {
-        if self.start != Start::Policies {
+        if self.policies.start != Start::Policies {
             return;
         }
-        let kinds = self.compile.kinds();
-        let known = |kind: &Gvk| {
-            let state = self.cache.kinds.get(&KindKey::of(kind)).map(|kind| &kind.state);
-            matches!(state, Some(State::Synced))
-                || matches!(state, Some(State::Failed(error))
-                    if error.reason == Reason::UnknownKind)
-        };
+        let Some(given) = &self.policies.given else { return };
         // Requests say which changes are ignored.
-        let requests = self.cache.kinds.get(&KindKey::of(&crate::update_request_status::kind()));
+        let requests = self.cache.kinds.get(&KindKey::of(&self.env.settings.update_requests));
         let requests_known = requests.is_none_or(|kind| match &kind.state {
             State::Failed(error) => {
                 matches!(error.reason, Reason::UnknownKind | Reason::Forbidden)
             }
             state => matches!(state, State::Synced),
         });
-        if requests_known && kinds.iter().all(known) {
-            self.start = Start::Running;
-            let stored: Vec<(ObjectId, Value)> = kinds
-                .iter()
-                .flat_map(|kind| self.cache.entries(&KindKey::of(kind)))
-                .filter_map(|entry| Some((ObjectId::of(&entry.object).ok()?, entry.object.clone())))
-                .collect();
-            for (id, object) in &stored {
-                self.policy_changed(id, Some(object));
-            }
-            let lost: Vec<ObjectId> = self
-                .policies
-                .iter()
-                .filter(|(id, _)| self.cache.get(id).is_none())
-                .map(|(id, _)| id.clone())
-                .collect();
-            for id in lost {
-                self.policy_changed(&id, None);
-            }
+        if !requests_known {
+            return;
+        }
+        let stored: Vec<StoredPolicy> = given.values().cloned().collect();
+        self.policies.start = Start::Running;
+        for policy in &stored {
+            self.policy_stored(policy);
+        }
+        let is_lost = |id: &&ObjectId| self.policies.stored(id).is_none();
+        let lost: Vec<ObjectId> = self.policies.states.keys().filter(is_lost).cloned().collect();
+        for id in lost {
+            self.policy_gone(&id);
         }
     }
 
     /// A kind is known: rules that it fires may begin.
     pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
-        if *key == KindKey::of(&crate::update_request_status::kind()) {
+        if *key == KindKey::of(&self.env.settings.update_requests) {
             let mut stored: Vec<Value> =
                 self.cache.entries(key).map(|entry| entry.object.clone()).collect();
             stored.sort_by_key(RequestOrder::of);
@@ -115,86 +133,97 @@ impl Controller {
             }
         }
         self.start_if_known();
-        if first && self.start == Start::Running {
+        if first && self.policies.is_running() {
             self.prune_reports();
-            if self.is_policy_kind(&Gvk {
-                group: key.group.clone(),
-                version: Str::default(),
-                kind: key.kind.clone(),
-            }) {
-                let stored: Vec<Value> =
-                    self.cache.entries(key).map(|entry| entry.object.clone()).collect();
-                for object in stored {
-                    if let Ok(id) = ObjectId::of(&object)
-                        && !self.policies.get(&id).is_some_and(|held| held.active)
-                    {
-                        self.policy_changed(&id, Some(&object));
-                    }
-                }
-            }
             self.scan_known_kinds();
         }
     }
 
-    /// A policy is there, is another one, or is gone.
-    pub(crate) fn policy_changed(&mut self, id: &ObjectId, object: Option<&Value>) {
-        if self.start != Start::Running {
+    /// A policy is gone: nothing fires any more, and what is left is seen to when the record is stored.
+    fn policy_gone(&mut self, id: &ObjectId) {
+        self.policies.broken.remove(id);
+        if self.hand_over(id) {
             return;
         }
-        let Some(object) = object.filter(|object| !metadata::is_deleted(object)) else {
-            self.broken.remove(id);
-            let Some(held) = self.policies.get_mut(id) else { return };
-            held.record.leave_all();
-            held.policy = None;
-            held.change();
-            // Nothing fires any more; what is left is seen to when the record is stored.
-            self.rebuild_rules();
-            self.follow_reports();
-            self.prune_reports();
-            return;
+        let Some(held) = self.policies.states.get_mut(id) else { return };
+        held.record.leave_all();
+        held.policy = None;
+        held.change();
+        self.rebuild_rules();
+        self.follow_reports();
+        self.prune_reports();
+    }
+
+    /// A policy is about to be gone: what it says last decides about its downstreams.
+    fn policy_ends(&mut self, last: &StoredPolicy) {
+        let Some(held) = self.policies.states.get(&last.id) else { return };
+        let is_of_life = metadata::uid(&last.object) == Some(held.record.uid.as_str());
+        let is_seen = held.record.spec == spec_of(&last.object) || held.record.rules.is_empty();
+        if is_of_life && !is_seen {
+            self.policy_changed(last);
+        }
+    }
+
+    /// A policy is there, or is another one. Whether only its rules were compiled anew, and act already.
+    fn policy_stored(&mut self, stored: &StoredPolicy) -> bool {
+        if metadata::is_deleted(&stored.object) {
+            self.policy_ends(stored);
+            self.policy_gone(&stored.id);
+            return false;
+        }
+        self.policy_changed(stored)
+    }
+
+    pub(crate) fn policy_changed(&mut self, stored: &StoredPolicy) -> bool {
+        let StoredPolicy { id, object, compiled } = stored;
+        if self.is_displaced(id) {
+            self.policies.broken.remove(id);
+            return false;
+        }
+        let policy = match compiled {
+            Ok(policy) => Arc::clone(policy),
+            Err(why) => {
+                // The rules that were good go on.
+                self.policies.broken.insert(id.clone(), why.clone());
+                return false;
+            }
         };
-        let policy = match self.compile.compile(object, &self.kinds) {
-            Ok(policy) => policy,
-            // The rules that were good go on.
-            Err(why) => return drop(self.broken.insert(id.clone(), why)),
-        };
-        self.broken.remove(id);
+        self.policies.broken.remove(id);
         let uid: Str = metadata::uid(object).unwrap_or_default().into();
-        let spec: Str =
-            ContentHash::of(object.get("spec").unwrap_or(&Value::Null)).to_string().into();
+        let spec = spec_of(object);
+        self.take_over(id, &uid);
         let born = created_at(object).unwrap_or_default();
         let now = i64::try_from(self.now / 1000).unwrap_or(i64::MAX);
-        let held = self.policies.entry(id.clone()).or_insert_with(|| PolicyState {
-            record: Record {
+        let held = self.policies.states.entry(id.clone()).or_insert_with(|| {
+            let record = Record {
                 object: id.clone(),
                 policy: policy.id.clone(),
                 uid: uid.clone(),
+                moved_from: None,
                 spec: Str::default(),
                 rules: Default::default(),
                 removed: Vec::new(),
-            },
-            policy: None,
-            author: None,
-            version: None,
-            saving: Saving::Stored,
-            from_before: BTreeSet::new(),
-            active: false,
+            };
+            PolicyState::of(record, None)
         });
         if held.record.uid != uid {
             held.record.leave_all();
             held.from_before.clear();
-            self.begun.retain(|(rule, _)| rule.policy != held.record.policy);
+            self.policies.begun.retain(|(rule, _)| rule.policy != held.record.policy);
             held.record.uid = uid;
+            held.record.moved_from = None;
             held.record.spec = Str::default();
         }
         held.author = author_of(object);
+        held.adopts = allows_rule_changes(object);
         let unchanged = held.record.spec == spec;
-        held.policy = Some(Arc::clone(&policy));
+        let before = held.policy.replace(Arc::clone(&policy));
         if unchanged {
             if !held.active && held.saving == Saving::Stored {
                 self.activate(id);
+                return false;
             }
-            return;
+            return held.active && before.is_none_or(|before| !Arc::ptr_eq(&before, &policy));
         }
         let brand_new = held.record.spec.is_empty();
         held.record.spec = spec;
@@ -228,11 +257,12 @@ impl Controller {
             held.record.rules.insert(rule.id.rule.clone(), entry);
         }
         held.change();
+        false
     }
 
     /// The record is stored: the rules act, and what removed ones left is seen to.
     pub(crate) fn activate(&mut self, id: &ObjectId) {
-        let Some(held) = self.policies.get_mut(id) else { return };
+        let Some(held) = self.policies.states.get_mut(id) else { return };
         held.active = true;
         let removed: Vec<(Key, Vec<Gvk>)> = held
             .record
@@ -249,9 +279,9 @@ impl Controller {
             for kind in kinds {
                 self.cache.follow(&kind);
             }
-            self.keys.enqueue(&key, self.now);
+            self.queue.enqueue(&key, self.now);
         }
-        let Some(policy) = self.policies.get(id).and_then(|held| held.policy.clone()) else {
+        let Some(policy) = self.policies.states.get(id).and_then(|held| held.policy.clone()) else {
             return;
         };
         for rule in &policy.rules {
@@ -265,7 +295,7 @@ impl Controller {
                 }
             }
             let known: Vec<Key> = self
-                .keys
+                .queue
                 .iter()
                 .map(|(key, _)| key)
                 .filter(|key| key.rule == rule.id)
@@ -276,7 +306,8 @@ impl Controller {
                 .claimed()
                 .filter(|_| rule.lifecycle.synchronize)
                 .filter_map(|(_, object)| {
-                    let mark = Ownership::read(object).filter(|mark| mark.is_of(&rule.id))?;
+                    let mark =
+                        Ownership::read(object).filter(|mark| self.counts_for(&rule, mark))?;
                     let trigger = mark.labels.trigger_uid.clone()?;
                     Some((Key { rule: rule.id.clone(), trigger }, mark, self.proof(object)))
                 })
@@ -285,7 +316,7 @@ impl Controller {
                 self.remember_cause(key, mark, *proof);
             }
             for key in known.iter().chain(claimed.iter().map(|(key, _, _)| key)) {
-                self.keys.entry(key).failures = 0;
+                self.queue.entry(key).failures = 0;
                 self.enqueue_in_pass(key);
             }
         }
@@ -293,21 +324,13 @@ impl Controller {
     }
 
     pub(crate) fn rebuild_rules(&mut self) {
-        let policies: Vec<Arc<Policy>> = self
-            .policies
-            .values()
-            .filter(|held| held.active)
-            .filter_map(|held| held.policy.clone())
-            .collect();
-        let exceptions = self.exceptions.iter().cloned();
-        self.rules = RuleSet::new(policies).with_exceptions(exceptions);
-        self.begun.retain(|(rule, _)| self.rules.rule(rule).is_some());
-        self.checkpoint.dirty = true;
+        self.policies.rebuild();
+        self.checkpoint.touch();
         let gone: Vec<Key> = self
-            .keys
+            .queue
             .iter()
             .map(|(key, _)| key)
-            .filter(|key| !key.trigger.is_empty() && self.rules.rule(&key.rule).is_none())
+            .filter(|key| !key.trigger.is_empty() && self.policies.rules.rule(&key.rule).is_none())
             .cloned()
             .collect();
         for key in gone {
@@ -322,15 +345,15 @@ impl Controller {
     }
 
     pub(crate) fn held(&self, rule: &Rule) -> Option<&PolicyState> {
-        self.policies.values().find(|held| held.record.policy == rule.id.policy)
+        self.policies.of(&rule.id.policy)
     }
 
     /// Whose rights the reads and writes of a key are held to.
     pub(crate) fn author(&self, key: &Key) -> Option<User> {
-        if !self.settings.authors.hold_those(key.rule.policy.namespace.is_some()) {
+        if !self.env.settings.authors.hold_those(key.rule.policy.namespace.is_some()) {
             return None;
         }
-        let held = self.policies.values().find(|held| held.record.policy == key.rule.policy)?;
+        let held = self.policies.of(&key.rule.policy)?;
         held.author.clone()
     }
 
@@ -339,16 +362,34 @@ impl Controller {
         self.held(rule).map(|held| held.record.uid.clone()).unwrap_or_default()
     }
 
+    /// Whether a claim comes from the life of a rule's policy, or from the one that it was moved from.
+    pub(crate) fn lives(&self, rule: &Rule, mark: &Ownership) -> bool {
+        let Some(held) = self.held(rule) else { return mark.is_of_life("") };
+        let before = held.record.moved_from.as_ref();
+        mark.is_of_life(&held.record.uid) || before.is_some_and(|uid| mark.is_of_life(uid))
+    }
+
+    /// Whether a claim counts for a rule: of the rule itself, or of one that was removed from its policy, if the policy
+    /// lets its generate rules be edited. An object that the rule makes as well is adopted then, before what the removed
+    /// rule left is seen to.
+    pub(crate) fn counts_for(&self, rule: &Rule, mark: &Ownership) -> bool {
+        let of_removed = |held: &PolicyState| {
+            let mut removed = held.record.removed.iter();
+            held.adopts && removed.any(|gone| mark.is_of(&held.record.rule_id(&gone.rule)))
+        };
+        mark.is_of(&rule.id) || self.held(rule).is_some_and(of_removed)
+    }
+
     /// A removed rule, as it was.
     pub(crate) fn removed(&self, key: &Key) -> Vec<Removed> {
-        let held = self.policies.values().find(|held| held.record.policy == key.rule.policy);
+        let held = self.policies.of(&key.rule.policy);
         let removed = held.into_iter().flat_map(|held| &held.record.removed);
         removed.filter(|removed| removed.rule == key.rule.rule).cloned().collect()
     }
 
     /// What a removed rule left is seen to.
     pub(crate) fn removed_is_done(&mut self, key: &Key, done: &[Removed]) {
-        let held = self.policies.values_mut().find(|held| held.record.policy == key.rule.policy);
+        let held = self.policies.of_mut(&key.rule.policy);
         if let Some(held) = held {
             held.record.removed.retain(|removed| !done.contains(removed));
             held.change();
@@ -357,15 +398,15 @@ impl Controller {
 
     /// What is known of the claim on an object.
     pub(crate) fn proof(&self, object: &Value) -> Proof {
-        self.settings.claim_keys.proof(object)
+        self.env.settings.claim_keys.proof(object)
     }
 
     /// What a claim says made its trigger one. An unsigned claim names no user, nor does one that was
     /// true once: what was caused in a user's name has ended, or the claim does not say what they caused it of.
     pub(crate) fn claimed_cause(&self, key: &Key, mark: &Ownership, proof: Proof) -> Cause {
-        let ended = self.ended.get(&ended_name(key));
+        let ended = self.checkpoint.ended.get(&ended_name(key));
         let counts = |left: &Left| ended.is_none_or(|ended| ended < left.revision);
-        let left = mark.left.clone().filter(|_| mark.user.is_some());
+        let left = left_of(mark).filter(|_| mark.user.is_some());
         if proof != Proof::Proven || (mark.user.is_some() && !left.as_ref().is_some_and(counts)) {
             let evidence = Evidence::Claimed;
             return Cause { operation: None, user: None, evidence, left: None };
@@ -376,19 +417,18 @@ impl Controller {
 
     /// What was caused in a user's name has ended up to a revision of the trigger: claims of that time name no user any more.
     pub(crate) fn end_cause(&mut self, key: &Key, revision: u64) {
-        self.ended.insert(&ended_name(key), revision);
-        self.checkpoint.dirty = true;
+        self.checkpoint.end(&ended_name(key), revision);
     }
 
     /// Takes from a claim what made its trigger one, unless something better is known.
     pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Ownership, proof: Proof) {
-        let rule = self.rules.rule(&key.rule);
-        let lives = rule.is_none_or(|rule| mark.is_of_life(&self.life_of(rule)));
+        let rule = self.policies.rules.rule(&key.rule);
+        let lives = rule.is_none_or(|rule| self.lives(rule, mark));
         if mark.is_final() || !lives {
             return;
         }
         let cause = self.claimed_cause(key, mark, proof);
-        let state = self.keys.entry(key);
+        let state = self.queue.entry(key);
         if state.cause.as_ref().is_none_or(|known| known.evidence > cause.evidence) {
             if cause.evidence == Evidence::Known {
                 // What was guessed is known now.
@@ -399,19 +439,19 @@ impl Controller {
     }
 
     pub(crate) fn enqueue_in_pass(&mut self, key: &Key) {
-        let state = self.keys.entry(key);
+        let state = self.queue.entry(key);
         if !std::mem::replace(&mut state.in_pass, true) {
-            self.pass += 1;
+            self.work.enter_pass();
         }
-        self.keys.enqueue(key, self.now);
+        self.queue.enqueue(key, self.now);
     }
 
     /// A key was looked at.
     pub(crate) fn leave_pass(&mut self, key: &Key) {
-        if let Some(state) = self.keys.get_mut(key)
+        if let Some(state) = self.queue.get_mut(key)
             && std::mem::take(&mut state.in_pass)
         {
-            self.pass = self.pass.saturating_sub(1);
+            self.work.leave_pass();
             self.end_pass_if_done();
         }
     }
@@ -419,28 +459,28 @@ impl Controller {
     pub(crate) fn forget(&mut self, key: &Key) {
         self.leave_pass(key);
         self.unshow(key);
-        self.keys.remove(key);
+        self.queue.remove(key);
         self.forget_replaced(key);
-        if self.rules.rule(&key.rule).is_some_and(|rule| !rule.lifecycle.synchronize) {
-            self.checkpoint.dirty = true;
+        if self.policies.rules.rule(&key.rule).is_some_and(|rule| !rule.lifecycle.synchronize) {
+            self.checkpoint.touch();
         }
     }
 
     fn end_pass_if_done(&mut self) {
-        if self.pass > 0 {
+        if self.work.is_in_pass() {
             return;
         }
-        for key in std::mem::take(&mut self.deferred) {
-            self.keys.enqueue(&key, self.now);
+        for key in self.work.end_pass() {
+            self.queue.enqueue(&key, self.now);
         }
         // What was there before has been run for, as far as it is known.
-        let rules: Vec<Arc<Rule>> = self.rules.rules().cloned().collect();
+        let rules: Vec<Arc<Rule>> = self.policies.rules.rules().cloned().collect();
         for rule in rules {
             let known = self
                 .trigger_kinds(&rule)
                 .iter()
                 .all(|kind| self.cache.is_known(&KindKey::of(kind)));
-            let held = self.policies.values_mut().find(|held| held.record.policy == rule.id.policy);
+            let held = self.policies.of_mut(&rule.id.policy);
             if known
                 && let Some(held) = held
                 && held.active
@@ -453,14 +493,9 @@ impl Controller {
     }
 }
 
-impl PolicyState {
-    /// The record is to be stored.
-    fn change(&mut self) {
-        self.saving = match self.saving {
-            Saving::Sent { .. } => Saving::Sent { again: true },
-            _ => Saving::Dirty,
-        };
-    }
+/// What tells versions of a policy apart.
+fn spec_of(object: &Value) -> Str {
+    ContentHash::of(object.get("spec").unwrap_or(&Value::Null)).to_string().into()
 }
 
 impl Record {

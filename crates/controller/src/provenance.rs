@@ -1,15 +1,14 @@
 //! What can be said of an object afterwards, from what the cluster holds: which rule made it and for which trigger, or
 //! why no rule made anything of it. For commands that only read.
 
-use kiln_engine::{ClaimLabels, Event, SOURCE, SOURCE_SEPARATOR};
+use kiln_engine::{ClaimLabels, Event, Ownership, SOURCE, SOURCE_SEPARATOR};
 use kiln_object::{ObjectId, metadata};
-use kiln_rules::{Dialect, Operation, Program, Rule, RuleId};
+use kiln_rules::{Operation, Rule, RuleId};
 use kiln_schema::{Schema, Version};
 use kiln_text::time::Time;
 use kiln_value::Value;
 
 use crate::compare::{covers, live_form, wanted_form};
-use crate::ownership::Ownership;
 use crate::record::{Checkpoint, Record};
 
 /// What the claim on an object says. A user who may write the object may have written the claim, so this is only as true
@@ -105,7 +104,7 @@ impl Books {
     /// Why the engine made nothing of a trigger that a rule would make something of; none when the books do not say.
     /// `policy` is the policy as it is stored.
     pub fn why_nothing(&self, rule: &Rule, policy: &Value, trigger: &Value) -> Option<String> {
-        if rule.trigger.ignore_own_requests && ClaimLabels::read(trigger).is_some() {
+        if rule.trigger.ignore_own_requests && Ownership::read(trigger).is_some() {
             return Some(
                 "the engine made this object itself, and the policy ignores such objects \
                  (skipBackgroundRequests: false changes that)"
@@ -124,12 +123,7 @@ impl Books {
         if rule.lifecycle.existing || !self.is_older(rule, policy, trigger) {
             return None;
         }
-        let field = match rule.id.policy.dialect {
-            Dialect::GeneratingPolicy => "evaluation.generateExisting.enabled",
-            Dialect::MutatingPolicy => "evaluation.mutateExisting.enabled",
-            _ if matches!(rule.program, Program::Mutate(_)) => "mutateExistingOnPolicyUpdate",
-            _ => "generateExisting",
-        };
+        let field = rule.lifecycle.existing_switch;
         Some(format!(
             "the object is older than the rule, which acts on new and changed objects only ({field}: true changes that)"
         ))

@@ -24,6 +24,8 @@ pub(crate) struct Record {
     pub(crate) policy: PolicyId,
     /// Its life.
     pub(crate) uid: Str,
+    /// Its life in another API group, from which it was moved: claims of that time are its own.
+    pub(crate) moved_from: Option<Str>,
     /// Its content, hashed.
     pub(crate) spec: Str,
     /// Its rules by name.
@@ -103,6 +105,9 @@ impl Record {
             "uid": self.uid.as_str(), "spec": self.spec.as_str(),
         });
         let Value::Map(mut record) = record else { return record };
+        if let Some(uid) = &self.moved_from {
+            record.insert("movedFrom", uid.clone());
+        }
         record.insert("rules", rules);
         record.insert("removed", Value::from_iter(removed));
         config_map(namespace, &self.object_name(), &Value::Map(record))
@@ -117,13 +122,7 @@ impl Record {
     pub(crate) fn read(object: &Value) -> Option<Self> {
         let record = json::parse(object.str_at(["data", "record"])?).ok()?;
         let text = |key: &str| record.str_at([key]).map(Str::from);
-        let dialect = match record.str_at(["dialect"])? {
-            "kyverno" => Dialect::Kyverno,
-            "gpol" => Dialect::GeneratingPolicy,
-            "mpol" => Dialect::MutatingPolicy,
-            "modrule" => Dialect::ModRule,
-            _ => return None,
-        };
+        let dialect = Dialect::read(record.str_at(["dialect"])?)?;
         let namespace = text("namespace")?;
         let name = text("name")?;
         let gvk = Gvk::new(record.str_at(["apiVersion"])?, record.str_at(["kind"])?);
@@ -162,6 +161,7 @@ impl Record {
             },
             object: ObjectId::new(gvk, &namespace, &name),
             uid: text("uid")?,
+            moved_from: text("movedFrom"),
             spec: text("spec")?,
             rules: record
                 .get("rules")?
@@ -194,6 +194,15 @@ fn config_map(namespace: &str, name: &str, record: &Value) -> Value {
         "metadata": {"name": name, "namespace": namespace, "labels": {"kiln.dev/record": "true"}},
         "data": {"record": json::to_string(record)},
     })
+}
+
+/// The ConfigMap that an object of this module is.
+pub(crate) fn record_id(object: &Value) -> ObjectId {
+    ObjectId::new(
+        Gvk::new("v1", "ConfigMap"),
+        metadata::namespace(object).unwrap_or_default(),
+        metadata::name(object).unwrap_or_default(),
+    )
 }
 
 /// Up to where rules that do not synchronise have been served.
@@ -293,6 +302,7 @@ mod tests {
                 name: "p".into(),
             },
             uid: "u".into(),
+            moved_from: Some("t".into()),
             spec: "s".into(),
             rules: [(
                 "r".into(),

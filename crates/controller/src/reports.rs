@@ -7,22 +7,22 @@
 
 use std::collections::BTreeMap;
 
-use kiln_cluster::{ApiError, Call, Change as Told, KindKey, Preconditions, Reason, Reply};
-use kiln_engine::{RuleOutcome, Verdict};
-use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Dialect, PolicyId, Rule};
+use kiln_cluster::{ApiError, Call, KindKey, Preconditions, Reason, Reply};
+use kiln_engine::{Ownership, RuleOutcome, Verdict};
+use kiln_object::report_form::is_report_group;
+use kiln_object::{Change as Told, Gvk, ObjectId, ReportForm, metadata};
+use kiln_rules::{PolicyId, ReportWords, Rule};
 use kiln_value::{Map, Str, Value, value};
 
-use crate::controller::{Controller, Purpose, Start};
-use crate::ownership::Ownership;
+use crate::cache::ObjectCache;
+use crate::controller::Controller;
+use crate::outbox::Purpose;
 use crate::retry::backoff;
 use crate::work_queue::{Condition, Key, Waiting};
 
 /// The group of reports.
-const GROUP: &str = "wgpolicyk8s.io";
 /// How often a write is tried that the cluster refuses.
 const MOST_TRIES: u32 = 6;
-const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "info"];
 
 /// What an evaluation says for reports.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,29 +72,78 @@ struct Change {
 }
 
 impl Reports {
-    pub(crate) fn next_time(&self) -> Option<u64> {
+    /// A result is to be in a report, or to go from it.
+    fn change(&mut self, id: ObjectId, policy: Str, result: Option<Value>, from: u64) {
+        let change = self.changes.entry(id).or_insert(Change { from, ..Change::default() });
+        change.results.insert(policy, result);
+    }
+
+    /// The calls that write the reports which are due.
+    fn poll(
+        &mut self,
+        now: u64,
+        cache: &ObjectCache,
+        form: &ReportForm,
+        backoff: u64,
+    ) -> Vec<(ObjectId, Call)> {
+        let mut calls = Vec::new();
+        self.changes.retain(|id, change| {
+            if change.sent.is_some() || change.from > now {
+                return true;
+            }
+            let kind = KindKey::of(&id.gvk);
+            if !cache.is_known(&kind) {
+                let hopeless = !cache.kinds.contains_key(&kind) || change.tries >= MOST_TRIES;
+                change.tries += 1;
+                change.from = now + backoff;
+                return !hopeless;
+            }
+            let Some(call) = written(cache, form, id, change) else { return false };
+            change.sent = Some(std::mem::take(&mut change.results));
+            calls.push((id.clone(), call));
+            true
+        });
+        calls
+    }
+
+    /// What follows from the answer to a write. By the time of the next try the cache knows what another writer wrote.
+    fn on_reply(&mut self, id: &ObjectId, failed: Option<Reason>, retry: impl Fn(u32) -> u64) {
+        let Some(change) = self.changes.get_mut(id) else { return };
+        let sent = change.sent.take().unwrap_or_default();
+        let Some(reason) = failed else {
+            change.tries = 0;
+            if change.results.is_empty() {
+                self.changes.remove(id);
+            }
+            return;
+        };
+        change.tries += 1;
+        let hopeless =
+            matches!(reason, Reason::Invalid | Reason::NamespaceTerminating | Reason::UnknownKind);
+        let given_up = reason != Reason::Unavailable && change.tries >= MOST_TRIES;
+        if hopeless || given_up {
+            self.changes.remove(id);
+            return;
+        }
+        for (policy, result) in sent {
+            change.results.entry(policy).or_insert(result);
+        }
+        change.from = retry(change.tries);
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         let waiting = self.changes.values().filter(|change| change.sent.is_none());
         waiting.map(|change| change.from).min()
     }
 }
 
-fn kinds() -> [Gvk; 2] {
-    let version = format!("{GROUP}/v1alpha2");
-    ["PolicyReport", "ClusterPolicyReport"].map(|kind| Gvk::new(&version, kind))
-}
-
-/// Whether a policy's results are reported.
-fn is_reported(policy: &PolicyId) -> bool {
-    policy.dialect == Dialect::GeneratingPolicy
-}
-
 impl Controller {
     /// Follows reports where reporting is on and the cluster has them.
     pub(crate) fn follow_reports(&mut self) {
-        let wanted = self.settings.reports
-            && self.policies.values().any(|held| is_reported(&held.record.policy));
-        for kind in kinds() {
-            if wanted && self.kinds.get(&kind).is_some() {
+        let wanted = self.env.settings.reports
+            && self.policies.states.values().any(|held| held.record.policy.is_reported());
+        for kind in self.env.settings.report_form.kinds() {
+            if wanted && self.env.kinds.get(&kind).is_some() {
                 self.cache.follow(&kind);
             }
         }
@@ -102,15 +151,16 @@ impl Controller {
 
     /// Removes results of policies that are gone.
     pub(crate) fn prune_reports(&mut self) {
-        if self.start != Start::Running || !self.settings.reports {
+        if !self.policies.is_running() || !self.env.settings.reports {
             return;
         }
         let is_there = |policy: &str| {
-            let mut held = self.policies.values().filter(|held| held.policy.is_some());
-            held.any(|held| is_reported(&held.record.policy) && held.record.policy.key() == policy)
+            let mut held = self.policies.states.values().filter(|held| held.policy.is_some());
+            held.any(|held| held.record.policy.is_reported() && held.record.policy.key() == policy)
         };
         let mut lost = Vec::new();
-        for entry in kinds().iter().flat_map(|kind| self.cache.entries(&KindKey::of(kind))) {
+        let kinds = self.env.settings.report_form.kinds();
+        for entry in kinds.iter().flat_map(|kind| self.cache.entries(&KindKey::of(kind))) {
             let Ok(id) = ObjectId::of(&entry.object) else { continue };
             for policy in results(&entry.object).filter_map(policy_of) {
                 if !is_there(policy) {
@@ -125,19 +175,24 @@ impl Controller {
 
     /// Reports how the work on a key ended.
     pub(crate) fn report(&mut self, key: &Key, said: Option<Said>, worst: Option<&Condition>) {
-        let reported = self.settings.reports && is_reported(&key.rule.policy);
+        let reported = self.env.settings.reports && key.rule.policy.is_reported();
         let Some(said) = said.filter(|_| reported) else { return };
-        let Some(rule) = self.rules.rule(&key.rule).cloned() else { return };
+        let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else { return };
         let Some((trigger, _)) = self.cache.by_uid(&key.trigger) else { return };
         // Reports about reports would have no end.
-        if trigger.gvk.group == GROUP {
+        if is_report_group(&trigger.gvk.group) {
             return;
         }
-        let kind = match self.kinds.is_namespaced(&trigger.gvk) {
-            Some(true) => &kinds()[0],
-            _ => &kinds()[1],
+        let kinds = self.env.settings.report_form.kinds();
+        let kind = match self.env.kinds.is_namespaced(&trigger.gvk) {
+            Some(true) => &kinds[0],
+            _ => &kinds[1],
         };
-        let id = ObjectId::new(kind.clone(), &trigger.namespace, &key.trigger);
+        let id = ObjectId::new(
+            kind.clone(),
+            &trigger.namespace,
+            &self.env.settings.report_form.name(&key.trigger),
+        );
         if !self.cache.kinds.contains_key(&KindKey::of(kind)) {
             return;
         }
@@ -151,7 +206,7 @@ impl Controller {
                 Some(self.result(&rule, "exception", result, &why, properties))
             }
             (Said::Acts { .. }, Some(worst)) => {
-                let tries = self.keys.get(key).map_or(0, |state| state.tries);
+                let tries = self.queue.get(key).map_or(0, |state| state.tries);
                 if worst.reason == Waiting::Unavailable && tries < 2 {
                     // It may well go through the next time.
                     return;
@@ -174,10 +229,10 @@ impl Controller {
     /// The objects that a rule made of a trigger.
     // Kyverno: as Go prints kinds.
     fn made_for(&self, key: &Key) -> String {
-        let wants = self.keys.get(key).map(|state| state.wants.as_slice()).unwrap_or_default();
+        let wants = self.queue.get(key).map(|state| state.wants.as_slice()).unwrap_or_default();
         let own = wants.iter().filter(|id| {
             let mark = self.cache.get(id).and_then(Ownership::read);
-            mark.is_some_and(|mark| mark.is_by(key))
+            mark.is_some_and(|mark| mark.is_by(&key.rule, &key.trigger))
         });
         let written = own.map(|ObjectId { gvk, namespace, name }| {
             let Gvk { group, version, kind } = gvk;
@@ -194,17 +249,17 @@ impl Controller {
         message: &str,
         properties: Vec<(Str, Str)>,
     ) -> Value {
-        let document = rule.origin.document().value();
-        let about = |key: &str| {
-            document.str_at(["metadata", "annotations", &format!("policies.kyverno.io/{key}")])
-        };
+        let policies = self.policies.rules.policies();
+        let policy = policies.iter().find(|policy| policy.id == rule.id.policy);
+        let ReportWords { category, severity, .. } =
+            policy.map(|policy| policy.report.clone()).unwrap_or_default();
         let mut all: Map = properties
             .into_iter()
             .map(|(key, text)| (kiln_value::Key::from(key.as_str()), text))
             .collect();
         all.insert("process", "admission review");
         let mut map = Map::new();
-        if let Some(category) = about("category") {
+        if let Some(category) = category {
             map.insert("category", category);
         }
         map.insert("message", message);
@@ -213,135 +268,81 @@ impl Controller {
         map.insert("result", result);
         map.insert("rule", name);
         map.insert("scored", true);
-        if let Some(severity) = about("severity").filter(|word| SEVERITIES.contains(word)) {
+        if let Some(severity) = severity {
             map.insert("severity", severity);
         }
-        map.insert("source", Dialect::GeneratingPolicy.report_source());
+        map.insert("source", rule.id.policy.dialect.report_source());
         map.insert("timestamp", value!({"nanos": 0, "seconds": self.now / 1000}));
         Value::Map(map)
     }
 
     fn change_report(&mut self, id: ObjectId, policy: Str, result: Option<Value>) {
-        let from = self.now + self.settings.report_after;
-        let change = self.reports.changes.entry(id).or_insert(Change { from, ..Change::default() });
-        change.results.insert(policy, result);
+        self.reports.change(id, policy, result, self.now + self.env.settings.report_after);
     }
 
     /// Writes the reports that are due.
     pub(crate) fn write_reports(&mut self) {
-        let now = self.now;
-        let due: Vec<ObjectId> = self
-            .reports
-            .changes
-            .iter()
-            .filter(|(_, change)| change.sent.is_none() && change.from <= now)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in due {
-            let key = KindKey::of(&id.gvk);
-            if !self.cache.is_known(&key) {
-                let longer = now + self.settings.backoff;
-                let hopeless = !self.cache.kinds.contains_key(&key);
-                match self.reports.changes.get_mut(&id) {
-                    Some(change) if !hopeless && change.tries < MOST_TRIES => {
-                        change.tries += 1;
-                        change.from = longer;
-                    }
-                    _ => drop(self.reports.changes.remove(&id)),
-                }
-                continue;
-            }
-            let call = self.reports.changes.get(&id).and_then(|change| self.written(&id, change));
-            let Some(call) = call else {
-                self.reports.changes.remove(&id);
-                continue;
-            };
-            if let Some(change) = self.reports.changes.get_mut(&id) {
-                change.sent = Some(std::mem::take(&mut change.results));
-            }
+        let backoff = self.env.settings.backoff;
+        let form = self.env.settings.report_form.clone();
+        for (id, call) in self.reports.poll(self.now, &self.cache, &form, backoff) {
             self.ask(Purpose::Report(id), call);
         }
     }
 
-    /// The call that makes a report say what it should; none when it does.
-    fn written(&self, id: &ObjectId, change: &Change) -> Option<Call> {
-        let live = self.cache.get(id).filter(|live| !metadata::is_deleted(live));
-        let trigger = self.cache.by_uid(&id.name);
-        let before: Vec<&Value> = live.into_iter().flat_map(results).collect();
-        let mut after: Vec<Value> = Vec::new();
-        let mut left = change.results.clone();
-        for result in &before {
-            match policy_of(result).and_then(|policy| left.remove(policy)) {
-                None => after.push(Value::clone(result)),
-                Some(Some(new)) if untimed(&new) == untimed(result) => {
-                    after.push(Value::clone(result));
-                }
-                Some(new) => after.extend(new),
-            }
-        }
-        after.extend(left.into_values().flatten());
-        let Some(live) = live else {
-            let (trigger, object) = trigger.filter(|_| !after.is_empty())?;
-            return Some(Call::create(report(id, trigger, object, after)));
-        };
-        if before.iter().copied().eq(after.iter()) {
-            return None;
-        }
-        if after.is_empty() {
-            let preconditions = Preconditions {
-                uid: metadata::uid(live).map(Str::from),
-                resource_version: metadata::resource_version(live).map(Str::from),
-            };
-            return Some(Call::Delete { target: id.clone(), preconditions });
-        }
-        let mut report = live.clone();
-        let map = report.as_map_mut()?;
-        map.insert("summary", summary(&after));
-        map.insert("results", Value::from(after));
-        Some(Call::update(report))
-    }
-
     pub(crate) fn report_answered(&mut self, id: &ObjectId, answer: Result<Reply, ApiError>) {
-        let Some(change) = self.reports.changes.get_mut(id) else { return };
-        let sent = change.sent.take().unwrap_or_default();
-        match answer {
-            Ok(reply) => {
-                if change.results.is_empty() {
-                    self.reports.changes.remove(id);
-                } else {
-                    change.tries = 0;
-                }
-                let difference = match reply.object() {
-                    Some(object) => self.cache.note_answer(&object),
-                    None => self
-                        .cache
-                        .get(id)
-                        .cloned()
-                        .and_then(|gone| self.cache.note(&gone, Told::Deleted)),
-                };
-                if let Some(difference) = difference {
-                    self.on_difference(&difference, true);
-                }
+        let (now, settings) = (self.now, &self.env.settings);
+        let failed = answer.as_ref().err().map(|error| error.reason);
+        self.reports.on_reply(id, failed, |tries| now + backoff(settings, tries));
+        let Ok(reply) = answer else { return };
+        let difference = match reply.object() {
+            Some(object) => self.cache.note_answer(&object),
+            None => {
+                let gone = self.cache.get(id).cloned();
+                gone.and_then(|gone| self.cache.note(&gone, Told::Deleted))
             }
-            Err(error) => {
-                change.tries += 1;
-                let hopeless = matches!(
-                    error.reason,
-                    Reason::Invalid | Reason::NamespaceTerminating | Reason::UnknownKind
-                );
-                let given_up = error.reason != Reason::Unavailable && change.tries >= MOST_TRIES;
-                if hopeless || given_up {
-                    self.reports.changes.remove(id);
-                    return;
-                }
-                for (policy, result) in sent {
-                    change.results.entry(policy).or_insert(result);
-                }
-                // By then the mirror knows the write of the other.
-                change.from = self.now + backoff(&self.settings, change.tries);
-            }
+        };
+        if let Some(difference) = difference {
+            self.on_difference(&difference, true);
         }
     }
+}
+
+/// The call that makes a report say what it should; none when it does.
+fn written(cache: &ObjectCache, form: &ReportForm, id: &ObjectId, change: &Change) -> Option<Call> {
+    let live = cache.get(id).filter(|live| !metadata::is_deleted(live));
+    let trigger = cache.by_uid(form.uid(&id.name));
+    let before: Vec<&Value> = live.into_iter().flat_map(results).collect();
+    let mut after: Vec<Value> = Vec::new();
+    let mut left = change.results.clone();
+    for result in &before {
+        match policy_of(result).and_then(|policy| left.remove(policy)) {
+            None => after.push(Value::clone(result)),
+            Some(Some(new)) if untimed(&new) == untimed(result) => {
+                after.push(Value::clone(result));
+            }
+            Some(new) => after.extend(new),
+        }
+    }
+    after.extend(left.into_values().flatten());
+    let Some(live) = live else {
+        let (trigger, object) = trigger.filter(|_| !after.is_empty())?;
+        return Some(Call::create(report(form.manager(), id, trigger, object, after)));
+    };
+    if before.iter().copied().eq(after.iter()) {
+        return None;
+    }
+    if after.is_empty() {
+        let preconditions = Preconditions {
+            uid: metadata::uid(live).map(Str::from),
+            resource_version: metadata::resource_version(live).map(Str::from),
+        };
+        return Some(Call::Delete { target: id.clone(), preconditions });
+    }
+    let mut report = live.clone();
+    let map = report.as_map_mut()?;
+    map.insert("summary", summary(&after));
+    map.insert("results", Value::from(after));
+    Some(Call::update(report))
 }
 
 fn results(report: &Value) -> impl Iterator<Item = &Value> {
@@ -350,7 +351,7 @@ fn results(report: &Value) -> impl Iterator<Item = &Value> {
 
 /// The policy of a result, if it is one of ours.
 fn policy_of(result: &Value) -> Option<&str> {
-    let source = Dialect::GeneratingPolicy.report_source();
+    let source = PolicyId::REPORTED_SOURCE;
     result.str_at(["policy"]).filter(|_| result.str_at(["source"]) == Some(source))
 }
 
@@ -372,7 +373,13 @@ fn summary(results: &[Value]) -> Value {
     })
 }
 
-fn report(id: &ObjectId, trigger: &ObjectId, object: &Value, results: Vec<Value>) -> Value {
+fn report(
+    manager: &str,
+    id: &ObjectId,
+    trigger: &ObjectId,
+    object: &Value,
+    results: Vec<Value>,
+) -> Value {
     let mut owner = Map::new();
     owner.insert("apiVersion", trigger.gvk.api_version());
     owner.insert("kind", trigger.gvk.kind.clone());
@@ -385,7 +392,7 @@ fn report(id: &ObjectId, trigger: &ObjectId, object: &Value, results: Vec<Value>
         about.insert("namespace", id.namespace.clone());
         scope.insert("namespace", id.namespace.clone());
     }
-    about.insert("labels", value!({"app.kubernetes.io/managed-by": "kyverno"}));
+    about.insert("labels", value!({"app.kubernetes.io/managed-by": manager}));
     about.insert("ownerReferences", Value::from_iter([Value::Map(owner)]));
     let mut report = Map::new();
     report.insert("apiVersion", id.gvk.api_version());

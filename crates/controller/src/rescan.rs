@@ -16,7 +16,7 @@ impl Controller {
             mutates && rule.lifecycle.existing && rule.trigger.existing_only
         };
         let rules: Vec<Arc<Rule>> =
-            self.rules.rules().filter(|rule| unasked(rule)).cloned().collect();
+            self.policies.rules.rules().filter(|rule| unasked(rule)).cloned().collect();
         for rule in rules {
             self.set_existing(&rule.id, true);
             for kind in self.trigger_kinds(&rule) {
@@ -31,7 +31,7 @@ impl Controller {
 
     /// Says whether a rule is to run for existing objects.
     fn set_existing(&mut self, rule: &RuleId, existing: bool) {
-        let mut held = self.policies.values_mut();
+        let mut held = self.policies.states.values_mut();
         let held = held.find(|held| held.active && held.record.policy == rule.policy);
         if let Some(record) = held.and_then(|held| held.record.rules.get_mut(&rule.rule)) {
             record.existing = existing;

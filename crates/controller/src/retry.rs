@@ -11,7 +11,7 @@ use crate::work_queue::{Condition, Key, KeyState, Waiting};
 impl Controller {
     /// The work on a key is done, as far as it could be.
     pub(crate) fn finish(&mut self, key: &Key) {
-        let Some(job) = self.jobs.remove(key) else { return };
+        let Some(job) = self.work.end(key) else { return };
         let Job { plan, pending, mut conditions, deferred, made, .. } = job;
         if key.trigger.is_empty() {
             return self.finish_removed(key, &conditions, deferred);
@@ -20,7 +20,7 @@ impl Controller {
         let worst = conditions.iter().max_by_key(|condition| severity(condition.reason)).cloned();
         let now = self.now;
         // Kinds that are being listed are known in a moment, or their failure is reported then.
-        let listing = self.waiting.contains_key(key);
+        let listing = self.work.awaits_kinds(key);
         if !listing {
             self.show(key, worst.as_ref(), plan.skipped, &made);
         }
@@ -28,7 +28,7 @@ impl Controller {
         if plan.over && worst.is_none() && !deferred {
             self.cause_is_over(key);
         }
-        let Some(state) = self.keys.get_mut(key) else { return };
+        let Some(state) = self.queue.get_mut(key) else { return };
         let before = std::mem::replace(&mut state.condition, worst.clone());
         let trigger = state.trigger.clone();
         let was_forbidden = before.as_ref().is_some_and(|b| b.reason == Waiting::Forbidden);
@@ -40,7 +40,7 @@ impl Controller {
                     || !state.reads.is_empty()
                     || deferred
                     || self.cache.claimed_by(&key.trigger).next().is_some());
-            let looked_at_again = self.keys.is_queued(key) || !state_is_quiet(self.keys.get(key));
+            let looked_at_again = self.queue.is_queued(key) || !state_is_quiet(self.queue.get(key));
             if !keeps && !looked_at_again {
                 self.forget(key);
             }
@@ -66,8 +66,8 @@ impl Controller {
         if worst.reason == Waiting::Forbidden {
             self.follow_rights();
         }
-        let settings = self.settings.clone();
-        let Some(state) = self.keys.get_mut(key) else { return };
+        let settings = self.env.settings.clone();
+        let Some(state) = self.queue.get_mut(key) else { return };
         let retry = match worst.reason {
             Waiting::Unavailable => {
                 state.tries += 1;
@@ -88,14 +88,14 @@ impl Controller {
             Waiting::Contested | Waiting::Loop => None,
         };
         if let Some(time) = retry {
-            self.keys.enqueue_at(key, time);
+            self.queue.enqueue_at(key, time);
         }
     }
 
     /// A trigger is none any more. What a user caused is not caused again by another user who restores it.
     fn cause_is_over(&mut self, key: &Key) {
         let live = self.cache.by_uid(&key.trigger).map(|(_, live)| revision_of(live));
-        let Some(state) = self.keys.get_mut(key) else { return };
+        let Some(state) = self.queue.get_mut(key) else { return };
         if state.cause.as_ref().is_some_and(|cause| cause.left.is_some()) {
             state.cause = None;
             if let Some(revision) = live {
@@ -110,16 +110,16 @@ impl Controller {
         }
         if let Some(condition) = conditions.first() {
             let wait = match condition.reason {
-                Waiting::Forbidden => self.settings.park,
-                _ => self.settings.backoff * 2,
+                Waiting::Forbidden => self.env.settings.park,
+                _ => self.env.settings.backoff * 2,
             };
-            self.keys.entry(key).condition = Some(condition.clone());
+            self.queue.entry(key).condition = Some(condition.clone());
             if condition.reason == Waiting::Forbidden {
                 self.follow_rights();
             }
-            return self.keys.enqueue_at(key, self.now + wait);
+            return self.queue.enqueue_at(key, self.now + wait);
         }
-        if self.keys.is_queued(key) {
+        if self.queue.is_queued(key) {
             return;
         }
         let removed = self.removed(key);

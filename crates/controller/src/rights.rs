@@ -1,9 +1,8 @@
 //! When rights come back: what waits because the cluster forbids it goes on then, and not each after its own wait.
 
-use kiln_cluster::{KindKey, Reason};
+use kiln_cluster::KindKey;
 use kiln_object::{Gvk, ObjectId};
 
-use crate::cache::State;
 use crate::controller::Controller;
 use crate::work_queue::{Key, Waiting};
 
@@ -24,7 +23,7 @@ pub(crate) struct RightsLook {
 }
 
 impl RightsLook {
-    pub(crate) fn next_time(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.next
     }
 }
@@ -32,12 +31,12 @@ impl RightsLook {
 impl Controller {
     /// Something is forbidden: from now on roles and bindings are followed.
     pub(crate) fn follow_rights(&mut self) {
-        if !self.settings.follow_rights {
+        if !self.env.settings.follow_rights {
             return;
         }
         for kind in KINDS {
             let gvk = Gvk::new(&format!("{GROUP}/v1"), kind);
-            if self.kinds.get(&gvk).is_some() {
+            if self.env.kinds.get(&gvk).is_some() {
                 self.cache.follow(&gvk);
             }
         }
@@ -50,33 +49,27 @@ impl Controller {
 
     /// Rights may be others now: a role changed, or something went through that was forbidden before.
     pub(crate) fn rights_changed(&mut self) {
-        if self.settings.follow_rights {
-            let soon = (self.now + HEARD_AFTER).max(self.rights.last + LOOK_AGAIN);
-            self.rights.next = Some(self.rights.next.map_or(soon, |next| next.min(soon)));
+        if self.env.settings.follow_rights {
+            let soon = (self.now + HEARD_AFTER).max(self.work.rights.last + LOOK_AGAIN);
+            self.work.rights.next = Some(self.work.rights.next.map_or(soon, |next| next.min(soon)));
         }
     }
 
     /// Looks again at everything that is forbidden, if it is time to.
     pub(crate) fn look_at_forbidden(&mut self) {
-        if self.rights.next.is_none_or(|next| next > self.now) {
+        if self.work.rights.next.is_none_or(|next| next > self.now) {
             return;
         }
-        self.rights = RightsLook { next: None, last: self.now };
-        let is_forbidden = |state: &State| matches!(state, State::Failed(error) if error.reason == Reason::Forbidden);
-        let kinds = self.cache.kinds.iter().filter(|(_, kind)| is_forbidden(&kind.state));
-        let kinds: Vec<KindKey> = kinds.map(|(key, _)| key.clone()).collect();
-        for kind in kinds {
-            self.relist.insert(kind.clone(), self.now);
-            self.list_failures.insert(kind, 0);
-        }
+        self.work.rights = RightsLook { next: None, last: self.now };
+        self.cache.retry_forbidden(self.now);
         let forbidden = self.conditions().filter(|(_, found)| found.reason == Waiting::Forbidden);
         let forbidden: Vec<Key> = forbidden.map(|(key, _)| key.clone()).collect();
         for key in forbidden {
             // If the server has not heard of the role yet, the next try comes soon again.
-            if let Some(state) = self.keys.get_mut(&key) {
+            if let Some(state) = self.queue.get_mut(&key) {
                 state.tries = 0;
             }
-            self.keys.enqueue(&key, self.now);
+            self.queue.enqueue(&key, self.now);
         }
     }
 

@@ -1,17 +1,11 @@
 //! What a host decides about a controller.
 
-use kiln_engine::Limits;
-use kiln_rules::KindPattern;
-use kiln_text::wildcard;
+use kiln_engine::author::Authors;
+use kiln_engine::{Limits, ResourceFilter, usual_protected_namespaces};
+use kiln_object::{EngineNames, Gvk, ReportForm};
 use kiln_value::Str;
 
-use crate::author::Authors;
 use crate::signature::ClaimKeys;
-
-/// The namespaces that a cluster and the engine live on.
-pub fn protected_namespaces(engine: &str) -> Vec<Str> {
-    ["kube-system", "kube-public", "kube-node-lease", engine].map(Str::from).into()
-}
 
 /// What a host decides about a controller. Times are in milliseconds.
 #[derive(Clone, Debug)]
@@ -59,6 +53,8 @@ pub struct Settings {
     pub filters: Vec<ResourceFilter>,
     /// What rules come to is reported.
     pub reports: bool,
+    /// In which form.
+    pub report_form: ReportForm,
     /// Whose policies are held to the rights of those who stored them, where that is written down.
     pub authors: Authors,
     /// Namespaces that objects cannot choose for what rules write, with wildcards.
@@ -69,6 +65,8 @@ pub struct Settings {
     pub services: bool,
     /// What one evaluation may cost.
     pub limits: Limits,
+    /// The kind of requests in which work waits.
+    pub update_requests: Gvk,
     /// What claims on objects are signed with.
     pub claim_keys: ClaimKeys,
 }
@@ -97,77 +95,14 @@ impl Default for Settings {
             report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
             reports: true,
+            report_form: ReportForm::default(),
             authors: Authors::All,
-            protected_namespaces: protected_namespaces("kyverno"),
+            protected_namespaces: usual_protected_namespaces("kyverno"),
             follow_rights: true,
             services: false,
             limits: Limits::default(),
+            update_requests: EngineNames::default().update_request(),
             claim_keys: ClaimKeys::default(),
         }
-    }
-}
-
-/// Objects that fire no rule.
-#[derive(Clone, Debug)]
-pub struct ResourceFilter {
-    kind: KindPattern,
-    namespace: Str,
-    name: Str,
-}
-
-impl ResourceFilter {
-    /// A filter of wildcards; none when the kind cannot be read.
-    pub fn new(kind: &str, namespace: &str, name: &str) -> Option<Self> {
-        let kind = KindPattern::parse(kind)?;
-        Some(ResourceFilter { kind, namespace: namespace.into(), name: name.into() })
-    }
-
-    /// Those that Kyverno has from the beginning: what the cluster itself lives on, and the engine.
-    pub fn usual(namespace: &str) -> Vec<Self> {
-        let lines = [
-            ("Event", "*"),
-            ("*/*", "kube-system"),
-            ("*/*", "kube-public"),
-            ("*/*", "kube-node-lease"),
-            ("Node", "*"),
-            ("Node/?*", "*"),
-            ("APIService", "*"),
-            ("APIService/?*", "*"),
-            ("TokenReview", "*"),
-            ("SubjectAccessReview", "*"),
-            ("SelfSubjectAccessReview", "*"),
-            ("Binding", "*"),
-            ("Pod/binding", "*"),
-            ("ReplicaSet", "*"),
-            ("ReplicaSet/?*", "*"),
-            ("EphemeralReport", "*"),
-            ("ClusterEphemeralReport", "*"),
-            ("UpdateRequest", "*"),
-            ("*/*", namespace),
-        ];
-        lines.iter().filter_map(|(kind, namespace)| Self::new(kind, namespace, "*")).collect()
-    }
-
-    /// Whether an object is meant.
-    pub fn matches(&self, gvk: &kiln_object::Gvk, namespace: &str, name: &str) -> bool {
-        self.takes(gvk, "", namespace, name)
-    }
-
-    /// Whether an object, or a subresource of it, is meant.
-    pub fn takes(
-        &self,
-        gvk: &kiln_object::Gvk,
-        subresource: &str,
-        namespace: &str,
-        name: &str,
-    ) -> bool {
-        // Kyverno: for a Namespace, its name counts as well.
-        let inside = match (gvk.group.as_str(), gvk.kind.as_str()) {
-            ("", "Namespace") => name,
-            _ => namespace,
-        };
-        self.kind.matches(&gvk.group, &gvk.version, &gvk.kind, subresource)
-            && wildcard::matches(&self.namespace, inside)
-            && wildcard::matches(&self.name, name)
     }
 }

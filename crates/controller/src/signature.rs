@@ -8,7 +8,7 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use kiln_engine::{LABEL_PREFIX, MANAGED_BY, SOURCE};
+use kiln_engine::{MANAGED_BY, SOURCE, is_ownership_label};
 use kiln_object::{Gvk, metadata};
 use kiln_value::{Map, Str, Value, json};
 use sha2::Sha256;
@@ -137,7 +137,7 @@ fn signed(object: &Value) -> Value {
                 .collect(),
         )
     };
-    let is_label = |key: &str| key == MANAGED_BY || key.starts_with(LABEL_PREFIX);
+    let is_label = |key: &str| key == MANAGED_BY || is_ownership_label(key);
     let is_note = |key: &str| SIGNED.contains(&key);
     Value::from_iter([
         Value::from(group),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use kiln_cluster::KindKey;
-use kiln_engine::{RecordedRead, User};
+use kiln_engine::{Event, ObservedRequest, RecordedRead, User};
 use kiln_object::{ObjectId, Selector, metadata};
 use kiln_rules::{Operation, RuleId};
 use kiln_value::{Str, Value};
@@ -90,8 +90,8 @@ pub(crate) struct Pending {
     pub(crate) old: Option<Value>,
     pub(crate) user: Option<User>,
     pub(crate) own: bool,
-    /// For requests that store nothing: what was sent, and where.
-    pub(crate) sent: Option<Box<Sent>>,
+    /// For requests that store nothing: the request itself.
+    pub(crate) sent: Option<Box<ObservedRequest>>,
     /// The UpdateRequests that carry it.
     pub(crate) carriers: Vec<Str>,
     /// When it became known.
@@ -118,14 +118,31 @@ impl Pending {
             left: None,
         }
     }
-}
 
-/// What a request carried that stores nothing.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sent {
-    pub(crate) object: Option<Value>,
-    pub(crate) about: ObjectId,
-    pub(crate) subresource: Str,
+    /// Whether a request may be the one behind it, where its user is unknown.
+    pub(crate) fn may_come_from(&self, request: &ObservedRequest) -> bool {
+        let stored = matches!(request.operation, Operation::Create | Operation::Update);
+        self.user.is_none()
+            && (self.operation == Some(request.operation) || (self.guessed && stored))
+            && request.may_lead(self.old.as_ref(), self.left.as_ref())
+    }
+
+    /// What it is to rules, for the trigger as it is now; none for one that is gone.
+    pub(crate) fn event(&self, live: Option<&Value>) -> Event {
+        let mut event = match (&self.sent, live, &self.old) {
+            (Some(sent), _, old) => Event { old_object: old.clone(), ..sent.event() },
+            (None, Some(live), Some(old)) if self.operation == Some(Operation::Update) => {
+                Event::updated(old.clone(), live.clone())
+            }
+            (None, Some(live), _) => Event::created(live.clone()),
+            (None, None, old) => Event::deleted(old.clone().unwrap_or(Value::Null)),
+        };
+        event.operation = self.operation;
+        event.matched_as = self.operation.unwrap_or(Operation::Create);
+        event.user = self.user.clone();
+        event.own = self.own;
+        event
+    }
 }
 
 /// Why the work on a key is not done.
@@ -290,7 +307,7 @@ impl WorkQueue {
         }
     }
 
-    pub(crate) fn next_time(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.timers.first().map(|(time, _)| *time)
     }
 

@@ -18,26 +18,30 @@
 
 mod cel_policies;
 mod cycles;
+mod delivery;
 mod document_reader;
 mod generated_object_fields;
 mod host;
 mod kubemod;
 pub mod kyverno;
+mod policy_kinds;
 mod schedule;
 mod spelling;
 
 pub use cel_policies::pod_controllers;
 pub use cycles::{RuleCycle, rule_cycles};
 pub use host::Host;
+pub use policy_kinds::{POLICY_KINDS, PolicyKind, PolicyRuns};
 pub use spelling::unknown_kinds;
 
 use std::fmt;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
+use kiln_object::policy_kinds::{OWN_GROUP, OWN_VERSION, policy_kind};
 use kiln_object::{Gvk, Kinds};
-use kiln_rules::{Exception, Policy};
-use kiln_value::Str;
+use kiln_rules::{Dialect, Exception, LabelOwner, Policy};
+use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
 /// What came of compiling documents.
@@ -104,62 +108,62 @@ impl fmt::Display for NotRun {
 /// What a document is to this crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Language {
-    Kyverno,
-    /// Objects that go on a schedule.
-    Cleanup,
-    /// The same in CEL.
-    Deleting,
-    /// Objects that Kyverno's rules leave alone.
-    KyvernoException,
-    Generating,
-    Mutating,
-    Admission,
-    /// Where a policy of Kubernetes' admission applies.
-    AdmissionBinding,
-    Validating,
-    ValidatingAdmission,
-    ValidatingAdmissionBinding,
-    /// Objects that policies in CEL leave alone.
-    PolicyException,
-    ModRule,
+    /// A policy of a language.
+    Policy(Dialect),
     /// A policy of a kind that Kiln does not run.
     NotRun(&'static str),
+    /// Objects that Kyverno's rules leave alone.
+    KyvernoException,
+    /// Objects that policies in CEL leave alone.
+    PolicyException,
+    /// Where a policy of Kubernetes' admission applies.
+    MutatingBinding,
+    ValidatingBinding,
 }
 
 fn language(document: &Document) -> Option<Language> {
-    let Gvk { group, kind, .. } = Gvk::of(document.value())?;
+    let gvk = Gvk::of(document.value())?;
+    let is_own = gvk.group == OWN_GROUP;
+    let Gvk { mut group, kind, .. } = gvk.clone();
+    if is_own {
+        // The same kinds are there as in Kyverno's groups, and one for both forms of exceptions.
+        group = policy_kind(&gvk)?.kyverno_group().into();
+    }
     match (group.as_str(), kind.as_str()) {
-        ("kyverno.io", "ClusterPolicy" | "Policy") => Some(Language::Kyverno),
-        ("kyverno.io", "PolicyException") => Some(Language::KyvernoException),
-        ("kyverno.io", "ClusterCleanupPolicy" | "CleanupPolicy") => Some(Language::Cleanup),
-        ("policies.kyverno.io", "ValidatingPolicy" | "NamespacedValidatingPolicy") => {
-            Some(Language::Validating)
+        ("kyverno.io", "PolicyException")
+            if is_own && document.value().get_path(["spec", "policyRefs"]).is_some() =>
+        {
+            return Some(Language::PolicyException);
         }
-        ("policies.kyverno.io", "ImageValidatingPolicy" | "NamespacedImageValidatingPolicy") => {
-            Some(Language::NotRun("verifyImages"))
-        }
-        ("policies.kyverno.io", "DeletingPolicy" | "NamespacedDeletingPolicy") => {
-            Some(Language::Deleting)
-        }
-        ("policies.kyverno.io", "GeneratingPolicy" | "NamespacedGeneratingPolicy") => {
-            Some(Language::Generating)
-        }
-        ("policies.kyverno.io", "PolicyException") => Some(Language::PolicyException),
-        ("policies.kyverno.io", "MutatingPolicy" | "NamespacedMutatingPolicy") => {
-            Some(Language::Mutating)
-        }
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicy") => Some(Language::Admission),
-        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") => {
-            Some(Language::ValidatingAdmission)
+        ("kyverno.io", "PolicyException") => return Some(Language::KyvernoException),
+        ("policies.kyverno.io", "PolicyException") => return Some(Language::PolicyException),
+        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
+            return Some(Language::MutatingBinding);
         }
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => {
-            Some(Language::ValidatingAdmissionBinding)
+            return Some(Language::ValidatingBinding);
         }
-        ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding") => {
-            Some(Language::AdmissionBinding)
+        _ => {}
+    }
+    let found = PolicyKind::find(&group, &kind)?;
+    match found.runs {
+        PolicyRuns::Never(what) => Some(Language::NotRun(what)),
+        _ => found.dialect.map(Language::Policy),
+    }
+}
+
+/// Whether Kiln's own group has the version of a document, or the document is of another group.
+fn is_served_version(document: &Document) -> bool {
+    let api_version = document.value().str_at(["apiVersion"]).unwrap_or_default();
+    !api_version.starts_with("kiln.dev/") || api_version == OWN_VERSION
+}
+
+/// Gives the objects of policies of Kiln's own group labels of its own.
+fn label_as_own(policies: &mut [Arc<Policy>]) {
+    for policy in policies {
+        for rule in &mut Arc::make_mut(policy).rules {
+            Arc::make_mut(rule).lifecycle.labels.owner = LabelOwner::Kiln;
         }
-        ("api.kubemod.io", "ModRule") => Some(Language::ModRule),
-        _ => None,
     }
 }
 
@@ -170,7 +174,10 @@ pub fn is_policy(document: &Document) -> bool {
 
 /// Whether a document is a policy of a kind that Kiln does not run in clusters.
 pub fn is_not_run(document: &Document) -> bool {
-    matches!(language(document), Some(Language::NotRun(_) | Language::ValidatingAdmission))
+    matches!(
+        language(document),
+        Some(Language::NotRun(_) | Language::Policy(Dialect::ValidatingAdmissionPolicy))
+    )
 }
 
 /// Whether a document says which objects rules leave alone.
@@ -196,31 +203,35 @@ pub fn compile_for<'d>(
     for document in documents {
         let before = (compiled.policies.len(), compiled.not_run.len());
         match language(document) {
-            Some(Language::Kyverno) => kyverno::compile(document, kinds, &mut compiled),
-            Some(Language::Cleanup) => kyverno::compile_cleanup(document, kinds, &mut compiled),
-            Some(Language::Deleting) => {
+            Some(Language::Policy(Dialect::Kyverno)) => {
+                kyverno::compile(document, kinds, &mut compiled);
+            }
+            Some(Language::Policy(Dialect::CleanupPolicy)) => {
+                kyverno::compile_cleanup(document, kinds, &mut compiled);
+            }
+            Some(Language::Policy(Dialect::DeletingPolicy)) => {
                 cel_policies::compile_deleting(document, kinds, &mut compiled);
             }
             Some(Language::KyvernoException) => {
                 kyverno::compile_exception(document, &mut compiled);
             }
-            Some(Language::Generating) => {
+            Some(Language::Policy(Dialect::GeneratingPolicy)) => {
                 cel_policies::compile_generating(document, kinds, &mut compiled);
             }
-            Some(Language::Mutating) => {
+            Some(Language::Policy(Dialect::MutatingPolicy)) => {
                 cel_policies::compile_mutating(document, kinds, &mut compiled);
             }
-            Some(Language::Admission) => admission.push(document),
-            Some(Language::AdmissionBinding) => bindings.push(document),
-            Some(Language::Validating) => {
+            Some(Language::Policy(Dialect::MutatingAdmissionPolicy)) => admission.push(document),
+            Some(Language::MutatingBinding) => bindings.push(document),
+            Some(Language::Policy(Dialect::ValidatingPolicy)) => {
                 cel_policies::compile_validating(document, kinds, &mut compiled);
             }
-            Some(Language::ValidatingAdmission) => validating.push(document),
-            Some(Language::ValidatingAdmissionBinding) => validating_bindings.push(document),
+            Some(Language::Policy(Dialect::ValidatingAdmissionPolicy)) => validating.push(document),
+            Some(Language::ValidatingBinding) => validating_bindings.push(document),
             Some(Language::PolicyException) => {
                 cel_policies::compile_exception(document, &mut compiled);
             }
-            Some(Language::ModRule) => kubemod::compile(document, &mut compiled),
+            Some(Language::Policy(Dialect::ModRule)) => kubemod::compile(document, &mut compiled),
             Some(Language::NotRun(what)) => {
                 let name = document.value().str_at(["metadata", "name"]).unwrap_or_default();
                 let namespace = document.value().str_at(["metadata", "namespace"]);
@@ -228,6 +239,16 @@ pub fn compile_for<'d>(
                 compiled.not_run.push(NotRun { policy, rule: None, what, place: document.place() });
             }
             None => {}
+        }
+        if Gvk::of(document.value()).is_some_and(|gvk| gvk.group == OWN_GROUP) {
+            if !is_served_version(document) {
+                let path = Path::from_iter(["apiVersion"]);
+                let found = Diagnostic::error("Kiln's own API group has no such version");
+                let found = found.at(document.locate(&path)).hint(format!("use {OWN_VERSION}"));
+                compiled.diagnostics.push(found);
+                compiled.policies.truncate(before.0);
+            }
+            label_as_own(&mut compiled.policies[before.0..]);
         }
         host.leave_out(&mut compiled, before);
     }

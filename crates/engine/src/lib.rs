@@ -12,75 +12,66 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `event`, `eval_env`, `view`, `external_data`, `globals` | what is given: what happened, objects, the rest of the world |
-//! | `roles` | the roles that are bound to a user |
+//! | `input` | what is given: what happened (`event`), objects (`view`), an admission request on its way to rules that act later (`observed_request`), `external_data`, `globals`, `limits`; what users keep from rules (`host_allowlist`, `resource_filter`) and who stored a policy (`author`) |
 //! | `rule_set` | all rules, found by kind, operation and namespace |
-//! | `evaluate`, `outcome` | one rule for one event, from the match to the verdict |
-//! | `matching` | whether an object fires a rule |
+//! | `evaluate` | one rule for one event, from the match to the verdict |
+//! | `matching` | whether an object fires a rule; `roles`: the roles that are bound to a user |
+//! | `context` | the values that expressions see, loaded when asked for (`load`, `address`, `api_path`, `images`) |
 //! | `script` | rules whose expressions are in CEL: their session, what they read, documents |
-//! | `context`, `load`, `address`, `api_path`, `images` | the values that expressions see, loaded when asked for |
-//! | `generate`, `target` | what a generate program makes, and whether it may be written |
+//! | `generate` | what a generate program makes |
 //! | `mutate` | what a mutate program changes, and in which objects |
 //! | `modify` | what a modify program looks at, patches or refuses |
 //! | `validate` | whether an object is as a validate program wants it, and where it is not |
-//! | `effect`, `claim`, `failure`, `trace` | what comes out: what to do, who made what, what failed, why |
-//! | `limits`, `lineage` | what an evaluation may cost, and rules that fire on each other |
+//! | `write_gate`, `protected_namespaces` | whether a rule may write what it makes |
+//! | `output` | what comes out: `effect`, `outcome`, `failure`, `trace`; who made what (`claim`, `ownership`), rules that fire on each other (`lineage`), what servers do not store (`storability`) |
 
-mod address;
-mod api_path;
-mod claim;
 mod context;
-mod effect;
-mod eval_env;
 mod evaluate;
-mod event;
-mod external_data;
-mod failure;
 mod generate;
-mod globals;
-mod images;
-mod limits;
-mod lineage;
-mod load;
+mod input;
 mod matching;
 mod modify;
 mod mutate;
-mod outcome;
+mod output;
 mod protected_namespaces;
-mod roles;
 mod rule_set;
 mod script;
-mod target;
-mod trace;
 mod validate;
-mod view;
+mod write_gate;
 
-pub use claim::{
-    ANNOTATION_PREFIX, Claim, ClaimLabels, ContentHash, LABEL_PREFIX, MANAGED_BY, MANAGER,
-    ObjectRef, SOURCE, SOURCE_SEPARATOR, Slot, strip,
-};
 pub use context::place;
-pub use effect::{
-    Delete, DeleteObject, DeleteReason, Effect, Ensure, Patch, PatchTarget, Violation,
-};
-pub use eval_env::EvalEnv;
 pub use evaluate::evaluate;
-pub use event::{Event, User};
-pub use external_data::{
+pub use input::author;
+pub use input::eval_env::EvalEnv;
+pub use input::event::{Event, User};
+pub use input::external_data::{
     ExternalData, ExternalDataError, NoExternalData, ServiceAnswer, ServiceRequest,
 };
-pub use failure::{Failure, FailureKind, MissingSource};
-pub use globals::{CachedGlobal, GlobalEntry, GlobalSource, Globals, WithGlobals};
-pub use limits::{Cost, Exceeded, Limits, Traced};
-pub use lineage::{Lineage, Loop};
-pub use outcome::{RuleOutcome, Status, Verdict};
-pub use rule_set::{Mutated, RuleSet};
-pub use trace::{TraceAnswer, TraceStep};
-pub use validate::Fault;
-pub use view::{
+pub use input::globals::{CachedGlobal, GlobalEntry, GlobalSource, Globals, WithGlobals};
+pub use input::host_allowlist::{AllowedHost, HostAllowlist, RefusedAddress};
+pub use input::limits::{Cost, Exceeded, Limits, Traced};
+pub use input::observed_request::{CARRIES, ObservedRequest};
+pub use input::resource_filter::ResourceFilter;
+pub use input::view::{
     AccessRequest, CLAIM_KEYS, EmptyView, ListPage, ListQuery, ReadError, RecordedRead, View,
     is_own_secret,
 };
+pub use output::claim::{
+    ANNOTATION_PREFIX, Claim, ClaimLabels, ContentHash, MANAGED_BY, ObjectRef, SOURCE,
+    SOURCE_SEPARATOR, Slot, is_manager, is_ownership_label, strip,
+};
+pub use output::effect::{
+    Delete, DeleteObject, DeleteReason, Effect, Ensure, Patch, PatchTarget, Violation,
+};
+pub use output::failure::{Failure, FailureKind, MissingSource};
+pub use output::lineage::{Lineage, Loop};
+pub use output::outcome::{RuleOutcome, Status, Verdict};
+pub use output::ownership::{CLAIM_USER, ClaimBooks, Ownership, TRIGGER_CONTENT};
+pub use output::storability::StorageCheck;
+pub use output::trace::{TraceAnswer, TraceStep};
+pub use protected_namespaces::usual_protected_namespaces;
+pub use rule_set::{Mutated, RuleSet};
+pub use validate::Fault;
 
 pub use kiln_pattern::{FieldChange, FieldValue, Fix};
 pub use kiln_rules::Existing;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use kiln_rules::{ApplyRules, Exception, Operation, Payload, Policy, Program, Rule, RuleId, Scope};
 use kiln_value::{Str, Value};
 
-use crate::effect::Effect;
-use crate::eval_env::EvalEnv;
 use crate::evaluate::evaluate_except;
-use crate::event::Event;
-use crate::outcome::{RuleOutcome, Verdict};
+use crate::input::eval_env::EvalEnv;
+use crate::input::event::Event;
+use crate::output::effect::Effect;
+use crate::output::outcome::{RuleOutcome, Verdict};
 
 /// All rules of a host. It never changes: a host makes a new one and puts it in the old one's place, so
 /// that an event sees one set from beginning to end.
@@ -171,13 +171,10 @@ impl RuleSet {
                     event.object = Some(patch.after.clone());
                 }
             }
-            // Kyverno: a rule that fails or changes nothing does not count as the one that applies.
+            // Kyverno: a rule that cannot be evaluated or changes nothing does not count as the one that applies; a check
+            // that the object does not pass does.
             let only_one = self.policies[entry.policy].apply == ApplyRules::One;
-            // Kyverno: of checks, one that fails counts, too.
-            let counts = matches!(
-                (&entry.rule.program, outcome.verdict),
-                (_, Verdict::Pass) | (Program::Validate(_), Verdict::Error)
-            );
+            let counts = outcome.verdict == Verdict::Pass || outcome.violation().is_some();
             if only_one && counts {
                 done = Some(entry.policy);
             }

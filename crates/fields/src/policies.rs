@@ -9,9 +9,14 @@ use crate::{
     strings, table, tables,
 };
 
-const GROUP: &[&str] =
-    &["policies.kyverno.io/v1", "policies.kyverno.io/v1beta1", "policies.kyverno.io/v1alpha1"];
-const NAMESPACED: &[&str] = &["policies.kyverno.io/v1", "policies.kyverno.io/v1beta1"];
+const GROUP: &[&str] = &[
+    "policies.kyverno.io/v1",
+    "policies.kyverno.io/v1beta1",
+    "policies.kyverno.io/v1alpha1",
+    "kiln.dev/v1",
+];
+const NAMESPACED: &[&str] =
+    &["policies.kyverno.io/v1", "policies.kyverno.io/v1beta1", "kiln.dev/v1"];
 const NATIVE: &[&str] = &[
     "admissionregistration.k8s.io/v1",
     "admissionregistration.k8s.io/v1beta1",

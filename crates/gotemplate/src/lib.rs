@@ -251,6 +251,14 @@ pub fn version_meets(constraint: &str, version: &str) -> bool {
     }
 }
 
+/// The order of two versions. What is not a version comes before all that are.
+pub fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
+    match (semver::Version::parse(a), semver::Version::parse(b)) {
+        (Ok(a), Ok(b)) => a.compare(&b),
+        (a, b) => a.is_ok().cmp(&b.is_ok()),
+    }
+}
+
 impl fmt::Debug for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Template").field(&self.source()).finish()

@@ -4,7 +4,7 @@
 //! `rbac.kyverno.io/aggregate-to-<account>: "true"` or with the three labels of the component; ours for what the
 //! engine itself needs, and those that users add for what their rules need.
 
-use kiln_admission::webhooks::CONFIGURATIONS;
+use kiln_object::policy_kinds::{OWN_GROUP, POLICY_KINDS, PolicyFamily, PolicyKind, PolicyRole};
 use kiln_value::{Value, value};
 
 use crate::{Grant, Options, marked, merged, metadata};
@@ -35,7 +35,7 @@ const COMMON_TARGETS: &[&str] = &[
 
 /// The user name of a component's account.
 pub(crate) fn user(options: &Options, component: &str) -> String {
-    format!("system:serviceaccount:{}:kyverno-{component}", options.namespace)
+    options.names().user(&options.namespace, component)
 }
 
 /// One rule of a role.
@@ -44,42 +44,45 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
 }
 
 /// One rule of a role about objects with these names.
-fn named(group: &str, resource: &str, names: &[&str], verbs: &[&str]) -> Value {
+fn named(group: &str, resource: &str, names: &[String], verbs: &[&str]) -> Value {
     value!({
         "apiGroups": [group], "resources": [resource], "resourceNames": names, "verbs": verbs,
     })
 }
 
 /// The resource of a kind of webhook configurations, and the names of those that the engine keeps.
-fn webhooks(kind: &str) -> (String, Vec<&'static str>) {
-    let ours = CONFIGURATIONS.iter().filter(|(of, _)| *of == kind);
-    (format!("{}s", kind.to_lowercase()), ours.map(|(_, name)| *name).collect())
+fn webhooks(options: &Options, kind: &str) -> (String, Vec<String>) {
+    let ours = options.names().webhook_configurations().into_iter().filter(|(of, _)| *of == kind);
+    (format!("{}s", kind.to_lowercase()), ours.map(|(_, name)| name).collect())
 }
 
-/// The resources of policies with Kyverno's rules.
-const RULES: &[&str] =
-    &["clusterpolicies", "policies", "cleanuppolicies", "clustercleanuppolicies"];
+/// Whether the status of a kind is written.
+fn has_status(row: &PolicyKind) -> bool {
+    !matches!(row.role, PolicyRole::Exempts | PolicyRole::Request)
+}
 
-/// The resources of policies in CEL. Kiln does not run those about images, and says so in their status.
-const CEL_POLICIES: &[&str] = &[
-    "generatingpolicies",
-    "namespacedgeneratingpolicies",
-    "mutatingpolicies",
-    "namespacedmutatingpolicies",
-    "validatingpolicies",
-    "namespacedvalidatingpolicies",
-    "deletingpolicies",
-    "namespaceddeletingpolicies",
-    "imagevalidatingpolicies",
-    "namespacedimagevalidatingpolicies",
-];
+/// The resources of kinds of policies, by group: Kyverno's, then Kiln's own.
+fn policies(is_wanted: impl Fn(&PolicyKind) -> bool) -> Vec<(&'static str, Vec<&'static str>)> {
+    let wanted = || POLICY_KINDS.iter().filter(|row| is_wanted(row));
+    let of = |family: PolicyFamily| -> Vec<&str> {
+        wanted().filter(|row| row.family == family).map(|row| row.plural).collect()
+    };
+    let mut own: Vec<&str> = wanted().filter(|row| row.own).map(|row| row.plural).collect();
+    own.sort_unstable();
+    own.dedup();
+    vec![
+        ("kyverno.io", of(PolicyFamily::Rules)),
+        ("policies.kyverno.io", of(PolicyFamily::Cel)),
+        (OWN_GROUP, own),
+    ]
+}
 
 /// What both acting accounts read to know which rules there are and whom they are about.
 fn common() -> Vec<Value> {
-    let with = |resources: &[&'static str], more: &[&'static str]| [resources, more].concat();
-    vec![
-        rule(&["kyverno.io"], &with(RULES, &["policyexceptions", "globalcontextentries"]), READ),
-        rule(&["policies.kyverno.io"], &with(CEL_POLICIES, &["policyexceptions"]), READ),
+    let policies = policies(|row| row.role != PolicyRole::Request).into_iter();
+    let mut rules: Vec<Value> =
+        policies.map(|(group, resources)| rule(&[group], &resources, READ)).collect();
+    rules.extend([
         rule(&["api.kubemod.io"], &["modrules"], READ),
         rule(&[""], &["namespaces", "configmaps"], READ),
         rule(
@@ -91,7 +94,8 @@ fn common() -> Vec<Value> {
         rule(&["", "events.k8s.io"], &["events"], &["create", "patch", "update"]),
         // Asks what another account may do; it grants nothing.
         rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
-    ]
+    ]);
+    rules
 }
 
 fn status(verbs: &[&str]) -> Vec<Value> {
@@ -101,22 +105,21 @@ fn status(verbs: &[&str]) -> Vec<Value> {
         let resources: Vec<&str> = resources.iter().map(String::as_str).collect();
         rule(&[group], &resources, verbs)
     };
-    vec![
-        of("kyverno.io", RULES),
-        of("kyverno.io", &["globalcontextentries"]),
-        of("policies.kyverno.io", CEL_POLICIES),
-        of("api.kubemod.io", &["modrules"]),
-    ]
+    let policies = policies(has_status).into_iter();
+    let mut rules: Vec<Value> = policies.map(|(group, resources)| of(group, &resources)).collect();
+    rules.push(of("api.kubemod.io", &["modrules"]));
+    rules
 }
 
 /// What the engine itself needs for one component.
-fn core(component: &str) -> Vec<Value> {
+fn core(options: &Options, component: &str) -> Vec<Value> {
     let requests = rule(
-        &["kyverno.io"],
+        &["kyverno.io", OWN_GROUP],
         &["updaterequests", "updaterequests/status"],
         &["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"],
     );
-    let reports = rule(&["wgpolicyk8s.io"], &["policyreports", "clusterpolicyreports"], KEEP);
+    let kept = ["policyreports", "clusterpolicyreports", "reports", "clusterreports"];
+    let reports = rule(&["wgpolicyk8s.io", "openreports.io"], &kept, KEEP);
     match component {
         "admission-controller" => {
             let mut rules = common();
@@ -125,7 +128,7 @@ fn core(component: &str) -> Vec<Value> {
             rules.push(reports);
             let group = "admissionregistration.k8s.io";
             for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
-                let (resource, names) = webhooks(kind);
+                let (resource, names) = webhooks(options, kind);
                 rules.push(named(group, &resource, &names, &["get", "update", "patch", "delete"]));
                 // RBAC cannot limit it by name: the name is not known yet when it is checked.
                 rules.push(rule(&[group], &[&resource], &["create"]));
@@ -140,14 +143,14 @@ fn core(component: &str) -> Vec<Value> {
             rules.push(requests);
             rules.push(reports);
             // Whether the policy webhook is registered decides when policies are ready.
-            let (resource, names) = webhooks("ValidatingWebhookConfiguration");
+            let (resource, names) = webhooks(options, "ValidatingWebhookConfiguration");
             rules.push(named("admissionregistration.k8s.io", &resource, &names, &["get"]));
             rules
         }
         // What policies read of the cluster besides what they delete; what they delete, users grant.
         "cleanup-controller" => vec![
             rule(&[""], &["namespaces"], READ),
-            rule(&["kyverno.io"], &["globalcontextentries"], READ),
+            rule(&["kyverno.io", OWN_GROUP], &["globalcontextentries"], READ),
         ],
         _ => Vec::new(),
     }
@@ -178,15 +181,16 @@ fn additional<'o>(options: &'o Options, component: &str) -> &'o [Value] {
 }
 
 pub(crate) fn objects(options: &Options) -> Vec<Value> {
+    let names = options.names();
     let mut objects = vec![account(options, &options.service_account.name, "pod")];
     for component in COMPONENTS {
-        let name = format!("kyverno-{component}");
+        let name = names.account(component);
         objects.push(account(options, &name, component));
         objects.push(collected(options, component));
-        let role = format!("kyverno:{component}");
+        let role = names.role(component);
         objects.push(binding(options, &role, &role, &name, component));
-        objects.push(part(options, component, "core", &core(component)));
-        let view = format!("kyverno:{component}:view");
+        objects.push(part(options, component, "core", &core(options, component)));
+        let view = format!("{role}:view");
         objects.push(binding(options, &view, "view", &name, component));
         if options.permissions.grant == Grant::Standard {
             objects.push(part(options, component, "standard", &standard(component)));
@@ -204,7 +208,8 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
 pub fn no_longer_installed(options: &Options) -> Vec<Value> {
     let components = ["reports-controller"].into_iter();
     let objects = components.flat_map(|component| {
-        let (name, role) = (format!("kyverno-{component}"), format!("kyverno:{component}"));
+        let names = options.names();
+        let (name, role) = (names.account(component), names.role(component));
         let view = format!("{role}:view");
         [
             account(options, &name, component),
@@ -228,21 +233,22 @@ fn account(options: &Options, name: &str, component: &str) -> Value {
 
 /// The role that collects others.
 fn collected(options: &Options, component: &str) -> Value {
-    let own_label = format!("rbac.kyverno.io/aggregate-to-{component}");
+    let (names, name) = (options.names(), options.name.as_str());
+    let own_label = names.aggregation_label(component);
     let role = value!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {
-            "name": format!("kyverno:{component}"),
+            "name": names.role(component),
             // Without the component, or it would collect itself.
-            "labels": {"app.kubernetes.io/part-of": "kyverno", "app.kubernetes.io/name": "kiln"},
+            "labels": {"app.kubernetes.io/part-of": name, "app.kubernetes.io/name": "kiln"},
         },
         "aggregationRule": {"clusterRoleSelectors": [
             {"matchLabels": {own_label: "true"}},
             {"matchLabels": {
                 "app.kubernetes.io/component": component,
-                "app.kubernetes.io/instance": "kyverno",
-                "app.kubernetes.io/part-of": "kyverno",
+                "app.kubernetes.io/instance": name,
+                "app.kubernetes.io/part-of": name,
             }},
         ]},
         // The cluster collects its rules, and owns them alone.
@@ -255,7 +261,7 @@ fn part(options: &Options, component: &str, name: &str, rules: &[Value]) -> Valu
     value!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": metadata(options, "", &format!("kyverno:{component}:{name}"), component),
+        "metadata": metadata(options, "", &format!("{}:{name}", options.names().role(component)), component),
         "rules": rules,
     })
 }
@@ -285,7 +291,7 @@ fn pod_rights(options: &Options) -> Vec<Value> {
             "rules": rules,
         })
     };
-    let bound = |name: &str, accounts: &[&str]| {
+    let bound = |name: &str, accounts: &[String]| {
         let subjects: Vec<Value> =
             accounts.iter().map(|account| subject(options, account)).collect();
         value!({
@@ -296,11 +302,11 @@ fn pod_rights(options: &Options) -> Vec<Value> {
             "subjects": subjects,
         })
     };
-    let acting = ["kyverno-admission-controller", "kyverno-background-controller"];
-    let all = [acting[0], acting[1], "kyverno-cleanup-controller"];
+    let all = COMPONENTS.map(|component| options.names().account(component));
+    let acting = &all[..2];
     vec![
         role("kiln:act-as", &[named("", "serviceaccounts", &all, &["impersonate"])]),
-        bound("kiln:act-as", &[&options.service_account.name]),
+        bound("kiln:act-as", std::slice::from_ref(&options.service_account.name)),
         role(
             "kiln:own-namespace",
             &[
@@ -309,6 +315,6 @@ fn pod_rights(options: &Options) -> Vec<Value> {
                 rule(&[""], &["services"], READ),
             ],
         ),
-        bound("kiln:own-namespace", &acting),
+        bound("kiln:own-namespace", acting),
     ]
 }

@@ -7,19 +7,17 @@ use kiln_value::{Value, value};
 
 use crate::{CertificateSource, Options, metadata};
 
-/// The name of the Service that API servers call.
-pub(crate) const SERVICE: &str = "kyverno-svc";
-
 /// The Secret with the webhook server's certificate, under Kyverno's name for it.
 fn serving_secret(options: &Options) -> String {
-    format!("{SERVICE}.{}.svc.kyverno-tls-pair", options.namespace)
+    format!("{}.{}.svc.kyverno-tls-pair", options.names().service(), options.namespace)
 }
 
 /// Where the authority is that signed what is served: the name of a Secret and a key in it.
 pub(crate) fn authority(options: &Options) -> (String, &'static str) {
     match options.certificates.source {
         CertificateSource::Generated => {
-            (format!("{SERVICE}.{}.svc.kyverno-tls-ca", options.namespace), "tls.crt")
+            let service = options.names().service();
+            (format!("{service}.{}.svc.kyverno-tls-ca", options.namespace), "tls.crt")
         }
         CertificateSource::Secret | CertificateSource::CertManager => {
             (serving_secret(options), "ca.crt")
@@ -32,7 +30,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
     if certificates.source != CertificateSource::CertManager {
         return Vec::new();
     }
-    let namespace = options.namespace.as_str();
+    let (namespace, service) = (options.namespace.as_str(), options.names().service());
     let object = |kind: &str, name: &str, spec: Value| {
         value!({
             "apiVersion": "cert-manager.io/v1",
@@ -73,9 +71,9 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
         value!({
             "secretName": serving_secret(options),
             "dnsNames": [
-                format!("{SERVICE}.{namespace}.svc"),
-                format!("{SERVICE}.{namespace}"),
-                SERVICE,
+                format!("{service}.{namespace}.svc"),
+                format!("{service}.{namespace}"),
+                service.as_str(),
             ],
             "usages": ["digital signature", "server auth"],
             "duration": certificates.duration.as_str(),

@@ -7,10 +7,12 @@
 use kiln_value::{Map, Value, json};
 use kiln_yaml::emit_documents;
 
-use crate::{Grant, Monitoring, Options, access, definitions, marked, monitoring};
+use crate::definitions::{self, definitions, is_of_kyverno, own_definitions};
+use crate::{Grant, Monitoring, Options, access, marked, monitoring};
 
 const NAMESPACE: &str = "mark-namespace";
 const ACCOUNT: &str = "mark-pod";
+const NAME: &str = "mark-name";
 const LABELS: &str = "mark-labels";
 const MONITORING_LABELS: &str = "mark-monitoring-labels";
 const ANNOTATIONS: &str = "mark-annotations";
@@ -23,19 +25,32 @@ const KEEP: &str = "helm.sh/resource-policy";
 /// The generated templates: the name of each file and its text.
 pub fn templates() -> Vec<(&'static str, String)> {
     let options = marks();
-    let definitions = definitions().into_iter().map(|definition| {
-        let mut definition = marked(&options, definition);
-        let _ = definition.set(["metadata", "annotations", KEEP], "keep");
-        definition
-    });
-    let definitions: Vec<Value> = definitions.collect();
+    let kept = |definitions: Vec<Value>| -> String {
+        let definitions = definitions.into_iter().map(|definition| {
+            let mut definition = marked(&options, definition);
+            let _ = definition.set(["metadata", "annotations", KEEP], "keep");
+            definition
+        });
+        template(&definitions.collect::<Vec<_>>())
+    };
+    let (shared, others): (Vec<_>, Vec<_>) = definitions().into_iter().partition(is_of_kyverno);
+    let stands_for_kyverno = r#"eq .Values.name "kyverno""#;
+    let own = r#"or .Values.crds.ownGroup (ne .Values.name "kyverno")"#;
+    let open = definitions::open_reports();
+    let crds = [
+        (".Values.crds.install", kept(others)),
+        (&*format!("and .Values.crds.install ({stands_for_kyverno})"), kept(shared)),
+        (&*format!("and .Values.crds.install ({own})"), kept(own_definitions())),
+        ("and .Values.crds.install .Values.openReports", kept(open)),
+    ]
+    .map(|(condition, text)| format!("{{{{- if {condition} }}}}\n---\n{text}{{{{- end }}}}\n"));
     let [rule, dashboard] = [
         Monitoring { prometheus_rule: true, ..options.monitoring.clone() },
         Monitoring { dashboard: true, ..options.monitoring.clone() },
     ]
     .map(|monitoring| monitoring::objects(&Options { monitoring, ..options.clone() }));
     vec![
-        ("crds.yaml", when(".Values.crds.install", &template(&definitions))),
+        ("crds.yaml", written(&crds.concat())),
         ("permissions.yaml", written(&permissions(&options))),
         ("prometheus-rule.yaml", when(".Values.monitoring.prometheusRule", &template(&rule))),
         ("dashboard.yaml", when(".Values.monitoring.dashboard", &template(&dashboard))),
@@ -51,6 +66,7 @@ fn marks() -> Options {
     };
     let mut options = Options {
         namespace: NAMESPACE.to_owned(),
+        name: NAME.to_owned(),
         labels: mark(LABELS),
         annotations: mark(ANNOTATIONS),
         ..Options::default()
@@ -135,6 +151,8 @@ fn template(objects: &[Value]) -> String {
             text.push_str(&format!("{before}{{{{ . }}}}{anchor}\n{{{{- end }}}}\n"));
         } else {
             let line = line.replace(NAMESPACE, "{{ .Release.Namespace }}");
+            let line = line.replace(NAME, "{{ $.Values.name }}");
+            let line = line.replace("rbac.kiln.dev/", "rbac.{{ template \"kiln.domain\" $ }}/");
             text.push_str(&line.replace(ACCOUNT, "{{ .Values.serviceAccount.name }}"));
             text.push('\n');
         }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::Source;
+use kiln_object::policy_kinds::{OWN_GROUP, POLICY_KINDS};
 use kiln_value::{Map, Value, value};
 use kiln_yaml::{ReadOptions, read};
 
@@ -71,6 +72,7 @@ const ENTRY_COLUMNS: &[Column] = &[
     ("LAST REFRESH", ".status.lastRefreshTime", "date", 0),
 ];
 
+#[derive(Clone, Copy)]
 struct Definition {
     group: &'static str,
     kind: &'static str,
@@ -210,10 +212,61 @@ const DEFINITIONS: &[Definition] = &[
     REPORT.cluster("ClusterPolicyReport", "clusterpolicyreports", "cpolr"),
 ];
 
-/// The definitions of all kinds that Kiln reads or writes.
+const OPEN_REPORT: Definition =
+    Definition { group: "openreports.io", versions: &["v1alpha1"], ..REPORT };
+
+/// Reports of `openreports.io`, in the place of PolicyReports.
+const OPEN_REPORTS: [Definition; 2] = [
+    OPEN_REPORT.namespaced("Report", "reports", "reps"),
+    OPEN_REPORT.cluster("ClusterReport", "clusterreports", "creps"),
+];
+
+/// Their definitions.
+pub(crate) fn open_reports() -> Vec<Value> {
+    let parts = yaml(include_str!("schemas/parts.yaml"));
+    OPEN_REPORTS.iter().map(|definition| definition.object(&parts)).collect()
+}
+
+/// One kind for both forms of exceptions.
+const OWN_EXCEPTION: Definition = Definition {
+    kind: "PolicyException",
+    plural: "policyexceptions",
+    short: "polex",
+    schema: include_str!("schemas/own_exception.yaml"),
+    has_status: false,
+    ..KYVERNO
+};
+
+/// The definitions of all kinds that Kiln reads or writes, under the groups that Kyverno and KubeMod have.
 pub fn definitions() -> Vec<Value> {
     let parts = yaml(include_str!("schemas/parts.yaml"));
     DEFINITIONS.iter().map(|definition| definition.object(&parts)).collect()
+}
+
+/// The same kinds of policies under Kiln's own group, in one version.
+pub fn own_definitions() -> Vec<Value> {
+    let parts = yaml(include_str!("schemas/parts.yaml"));
+    let of_policies = |definition: &&Definition| {
+        POLICY_KINDS.iter().any(|row| {
+            row.own && row.kind == definition.kind && row.kyverno_group() == definition.group
+        })
+    };
+    let others = DEFINITIONS.iter().filter(of_policies);
+    let others = others.filter(|definition| definition.kind != OWN_EXCEPTION.kind);
+    let all = others.chain([&OWN_EXCEPTION]);
+    let own = |definition: &Definition| Definition {
+        group: OWN_GROUP,
+        versions: &["v1"],
+        deprecated: &[],
+        ..*definition
+    };
+    all.map(|definition| own(definition).object(&parts)).collect()
+}
+
+/// Whether a definition is of a group that Kyverno installs as well.
+pub(crate) fn is_of_kyverno(definition: &Value) -> bool {
+    let group = definition.str_at(["spec", "group"]).unwrap_or_default();
+    group == REPORT.group || POLICY_KINDS.iter().any(|row| row.kyverno_group() == group)
 }
 
 impl Definition {
@@ -261,15 +314,21 @@ impl Definition {
                 })
             })
             .collect();
-        let short: &[&str] = if self.short.is_empty() { &[] } else { &[self.short] };
-        let categories: &[&str] =
-            if self.group.ends_with("kyverno.io") { &["kyverno"] } else { &[] };
+        let is_own = self.group == OWN_GROUP;
+        // Short names are one space for all groups: `cpol` stays Kyverno's.
+        let short = if is_own { format!("k{}", self.short) } else { self.short.to_owned() };
+        let short: &[String] = if self.short.is_empty() { &[] } else { &[short] };
+        let categories: &[&str] = match self.group {
+            OWN_GROUP => &["kiln"],
+            group if group.ends_with("kyverno.io") => &["kyverno"],
+            _ => &[],
+        };
         value!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {
                 "name": format!("{}.{}", self.plural, self.group),
-                "labels": crate::labels("crds"),
+                "labels": crate::labels(&crate::Options::default(), "crds"),
             },
             "spec": {
                 "group": self.group,

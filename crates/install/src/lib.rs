@@ -19,7 +19,7 @@ mod workload;
 use kiln_value::{Map, Value, value};
 
 pub use access::no_longer_installed;
-pub use definitions::definitions;
+pub use definitions::{definitions, own_definitions};
 pub use monitoring::{alerts, dashboard};
 pub use options::{
     CertificateSource, Certificates, Config, Controller, Crds, DisruptionBudget, Features, Grant,
@@ -31,7 +31,8 @@ pub use options::{
 pub fn manifests(options: &Options) -> Vec<Value> {
     let mut objects = Vec::new();
     if options.crds.install {
-        objects.extend(definitions().into_iter().map(|definition| marked(options, definition)));
+        let definitions = crds(options).into_iter();
+        objects.extend(definitions.map(|definition| marked(options, definition)));
     }
     objects.push(value!({
         "apiVersion": "v1",
@@ -48,11 +49,25 @@ pub fn manifests(options: &Options) -> Vec<Value> {
     objects
 }
 
+/// The definitions that are part of an installation. Beside Kyverno those that it installs as well are left to it.
+fn crds(options: &Options) -> Vec<Value> {
+    let stands_for_kyverno = options.names().stands_for_kyverno();
+    let mut all = definitions();
+    all.retain(|definition| stands_for_kyverno || !definitions::is_of_kyverno(definition));
+    if options.crds.own_group || !stands_for_kyverno {
+        all.extend(own_definitions());
+    }
+    if options.open_reports {
+        all.extend(definitions::open_reports());
+    }
+    all
+}
+
 /// The labels of an object of ours, without those that users add.
-fn labels(component: &str) -> Map {
+fn labels(options: &Options, component: &str) -> Map {
     let mut labels = Map::new();
-    labels.insert("app.kubernetes.io/part-of", "kyverno");
-    labels.insert("app.kubernetes.io/instance", "kyverno");
+    labels.insert("app.kubernetes.io/part-of", options.name.as_str());
+    labels.insert("app.kubernetes.io/instance", options.name.as_str());
     labels.insert("app.kubernetes.io/name", "kiln");
     labels.insert("app.kubernetes.io/component", component);
     labels
@@ -73,7 +88,7 @@ fn metadata(options: &Options, namespace: &str, name: &str, component: &str) -> 
     if !namespace.is_empty() {
         metadata.insert("namespace", namespace);
     }
-    metadata.insert("labels", merged(options.labels.clone(), &labels(component)));
+    metadata.insert("labels", merged(options.labels.clone(), &labels(options, component)));
     if !options.annotations.is_empty() {
         metadata.insert("annotations", options.annotations.clone());
     }

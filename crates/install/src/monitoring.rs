@@ -4,7 +4,7 @@
 
 use kiln_value::{Value, value};
 
-use crate::certificates::{SERVICE, authority};
+use crate::certificates::authority;
 use crate::workload::CONTROLLER;
 use crate::{Monitoring, Options, merged, metadata};
 
@@ -228,6 +228,7 @@ const ROWS: [(&str, &[Panel]); 5] = [
                         "{{result}}",
                     ),
                     ("sum(kiln_reports_waiting)", "reports waiting"),
+                    ("sum(kiln_scan_objects{state=\"waiting\"})", "objects to scan"),
                 ],
             ),
             panel(
@@ -499,7 +500,7 @@ fn service_monitors(options: &Options) -> Vec<Value> {
     let trust = if options.features.admission {
         let (secret, key) = authority(options);
         value!({
-            "serverName": format!("{SERVICE}.{}.svc", options.namespace),
+            "serverName": format!("{}.{}.svc", options.names().service(), options.namespace),
             "ca": {"secret": {"name": secret, "key": key}},
         })
     } else {

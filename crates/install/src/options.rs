@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::Source;
+use kiln_object::EngineNames;
 use kiln_value::{Map, TypeError, Value, from_value, value};
 use kiln_yaml::{Document, ReadOptions, read};
 use serde::Deserialize;
@@ -41,6 +42,10 @@ pub struct Options {
     /// Whether there is anything that runs: a Deployment and what belongs to it.
     #[serde(skip)]
     pub workload: bool,
+    /// What the names of its objects begin with. Under another name than Kyverno's it runs beside it.
+    pub name: String,
+    /// Reports of `openreports.io` in the place of PolicyReports.
+    pub open_reports: bool,
     /// The definitions of custom resources.
     pub crds: Crds,
     /// The image that holds the `kiln` binary.
@@ -123,6 +128,8 @@ values! {
     Crds {
         /// Whether they are part of the installation.
         install: bool = true,
+        /// Also the kinds of policies under Kiln's own API group, `kiln.dev`.
+        own_group: bool = false,
     }
 
     /// The image that holds the `kiln` binary.
@@ -318,6 +325,8 @@ impl Default for Options {
         Options {
             namespace: "kyverno".to_owned(),
             workload: true,
+            open_reports: false,
+            name: EngineNames::default().name().to_owned(),
             crds: Crds::default(),
             image: Image::default(),
             image_pull_secrets: Vec::new(),
@@ -392,6 +401,11 @@ fn over(default: &Value, given: &Value) -> Value {
 }
 
 impl Options {
+    /// What its objects are called.
+    pub(crate) fn names(&self) -> EngineNames {
+        EngineNames::new(&self.name)
+    }
+
     /// The options that values of the Helm chart stand for.
     ///
     /// # Errors

@@ -2,7 +2,6 @@
 
 use kiln_value::{Map, Value, json, value};
 
-use crate::certificates::SERVICE;
 use crate::{Options, access, labels, merged, metadata};
 
 const HTTPS: u16 = 9443;
@@ -61,7 +60,7 @@ pub(crate) fn settings(options: &Options) -> Value {
     value!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(options, namespace, "kyverno", "config"),
+        "metadata": metadata(options, namespace, &options.names().config_map(), "config"),
         "data": data,
     })
 }
@@ -119,7 +118,10 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
     let namespace = &options.namespace;
     let (answers, acts) = parts(options);
     let mut objects = vec![
-        service(&metadata(options, namespace, SERVICE, "admission-controller"), &answers),
+        service(
+            &metadata(options, namespace, &options.names().service(), "admission-controller"),
+            &answers,
+        ),
         deployment(options, &answers),
     ];
     if let Some(acts) = &acts {
@@ -206,7 +208,7 @@ fn deployment(options: &Options, part: &Part<'_>) -> Value {
 }
 
 fn pod_metadata(options: &Options, part: &Part<'_>) -> Value {
-    let labels = merged(options.pod_labels.clone(), &labels(part.component));
+    let labels = merged(options.pod_labels.clone(), &labels(options, part.component));
     let mut metadata = value!({"labels": labels});
     if !options.pod_annotations.is_empty() {
         let _ = metadata.set(["annotations"], options.pod_annotations.clone());
@@ -257,6 +259,12 @@ fn container(options: &Options, part: &Part<'_>) -> Value {
     let probe =
         |path: &str| value!({"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}});
     let mut args = vec!["run".to_owned(), format!("--namespace={}", options.namespace)];
+    if !options.names().stands_for_kyverno() {
+        args.push(format!("--name={}", options.name));
+    }
+    if options.open_reports {
+        args.push("--openreports".to_owned());
+    }
     args.extend(part.args.iter().cloned());
     args.push(format!("--listen=0.0.0.0:{HTTPS}"));
     if options.logging.level != "info" {

@@ -135,7 +135,8 @@ fn only_the_engines_own_webhooks_may_be_changed(cluster: &ControlPlane) {
         let user = format!("--as=system:serviceaccount:kyverno:kyverno-{account}");
         cluster.kubectl(&["auth", "can-i", &user, verb, name]).is_ok()
     };
-    for (kind, name) in kiln_admission::webhooks::CONFIGURATIONS {
+    for (kind, name) in kiln_object::EngineNames::default().webhook_configurations() {
+        let name = name.as_str();
         let resource = format!("{}s", kind.to_lowercase());
         for (verb, one, may_do) in
             [("update", name, true), ("delete", name, true), ("delete", "istio", false)]

@@ -73,6 +73,7 @@ impl Meter {
     }
 
     pub(crate) fn step(&self, count: u64) -> Result<(), Exhausted> {
+        // Once exceeded, the budget stays empty: a default (`||`) must not make an expression go on.
         let left = self.steps.get().checked_sub(count);
         self.steps.set(left.unwrap_or(0));
         left.map(|_| ()).ok_or(Exhausted::Steps(self.limits.steps))

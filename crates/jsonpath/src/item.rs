@@ -112,7 +112,7 @@ impl Item {
         }
     }
 
-    /// What a filter makes of it.
+    /// The value that a filter gives for it.
     pub(crate) fn to_bool(&self) -> Option<bool> {
         match self {
             Item::Value(Value::Bool(truth)) => Some(*truth),

@@ -78,6 +78,7 @@ impl Eval<'_> {
             return match self.plain(step, &from.item) {
                 Ok(Item::Undefined) => Ok(()),
                 Ok(item) => self.follow(rest, FoundItem { keys: from.keys, item }, found),
+                // KubeMod: a path that cannot be followed selects nothing. An exceeded limit stays an error, or it would pass for that.
                 Err(error) if error.kind() == ErrorKind::Limit => Err(error),
                 Err(_) => Ok(()),
             };

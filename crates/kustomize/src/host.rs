@@ -15,11 +15,34 @@ pub trait Fetch {
     /// When it cannot be had; [`Error::http`] when the server said no.
     fn get(&self, url: &str) -> Result<Vec<u8>>;
 
+    /// A packaged chart from a repository or a registry.
+    ///
+    /// # Errors
+    /// When it cannot be had, or is not what its digest says.
+    fn chart(&self, chart: &ChartSource<'_>) -> Result<Vec<u8>> {
+        Err(Error::new(format!(
+            "cannot fetch the chart {} from {}: this build fetches no charts",
+            chart.name, chart.repository
+        )))
+    }
+
     /// Clones a repository and returns the absolute path of the clone.
     ///
     /// # Errors
     /// When it cannot be had.
     fn clone_repository(&self, repository: &Repository) -> Result<String>;
+}
+
+/// A chart that lies in a repository or a registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChartSource<'c> {
+    /// The address of the repository, or of the directory in a registry (`oci://`).
+    pub repository: &'c str,
+    pub name: &'c str,
+    /// The version or a range of versions; empty for the newest.
+    pub version: &'c str,
+    /// Whether versions under development count.
+    pub devel: bool,
 }
 
 /// A program to run.

@@ -55,7 +55,7 @@ use kiln_value::Value;
 pub use build::explain::{Touch, What};
 pub use build::stats::{Phase, Stats};
 pub use error::{Error, Result};
-pub use host::{Argument, Command, Exit, Fetch, Finished, Nothing, Programs, Trust};
+pub use host::{Argument, ChartSource, Command, Exit, Fetch, Finished, Nothing, Programs, Trust};
 pub use load::chart_directory::ChartDirectory;
 pub use load::fs::{self, FileSystem};
 pub use load::loader::LoadRestrictions;
@@ -74,11 +74,9 @@ pub const OPENAPI_INFO: &str = "{title:Kubernetes,version:v1.21.2}";
 pub struct Options {
     /// `--load-restrictor`.
     pub load_restrictions: LoadRestrictions,
-    /// `--reorder`.
     pub reorder: Reorder,
     /// `--enable-alpha-plugins`.
     pub enable_plugins: bool,
-    /// `--enable-exec`.
     pub enable_exec: bool,
     /// `--enable-helm`, and how.
     pub helm: Option<Helm>,
@@ -193,6 +191,7 @@ pub struct Build<'h> {
     options: &'h Options,
     fetch: &'h dyn Fetch,
     programs: &'h dyn Programs,
+    lookup: &'h dyn kiln_chart::Lookup,
     now: Option<&'h dyn Fn() -> Duration>,
 }
 
@@ -225,7 +224,14 @@ pub struct Failed {
 impl<'h> Build<'h> {
     /// A build that runs no programs and fetches nothing.
     pub fn new(files: &'h dyn FileSystem, options: &'h Options) -> Self {
-        Build { files, options, fetch: &Nothing, programs: &Nothing, now: None }
+        Build {
+            files,
+            options,
+            fetch: &Nothing,
+            programs: &Nothing,
+            lookup: &kiln_chart::NoLookup,
+            now: None,
+        }
     }
 
     /// Lets the build bring in repositories and files from the web.
@@ -239,6 +245,13 @@ impl<'h> Build<'h> {
     #[must_use]
     pub fn programs(mut self, programs: &'h dyn Programs) -> Self {
         self.programs = programs;
+        self
+    }
+
+    /// Lets `lookup` in charts find objects.
+    #[must_use]
+    pub fn lookup(mut self, lookup: &'h dyn kiln_chart::Lookup) -> Self {
+        self.lookup = lookup;
         self
     }
 
@@ -285,6 +298,7 @@ impl Build<'_> {
             self.options,
             load::loader::Files::new(self.files, self.fetch, self.options.max_file_size),
             self.programs,
+            self.lookup,
             build::stats::Clock::new(self.now),
         )
     }

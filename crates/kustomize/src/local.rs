@@ -28,7 +28,7 @@ const MAX_OUTPUT: u64 = 64 << 20;
 /// What git sets for its hooks and aliases: with them, another git works on the repository that it was called from,
 /// wherever it runs. What the user gives it as configuration (`GIT_CONFIG_COUNT` and the like) is about every
 /// repository and stays.
-const OF_ANOTHER_REPOSITORY: [&str; 17] = [
+pub const OF_ANOTHER_REPOSITORY: [&str; 17] = [
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_CEILING_DIRECTORIES",
     "GIT_COMMON_DIR",

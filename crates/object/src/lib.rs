@@ -4,9 +4,12 @@
 //! of one: what it is and what it is called ([`Gvk`], [`ObjectId`]), its labels and annotations
 //! ([`metadata`]), who owns it ([`owner`]), which names it may have ([`name`]), which
 //! selectors select it ([`Selector`]), what a list holds
-//! ([`list`]), and which kinds exist, in which scope and under which names ([`Kinds`]).
+//! ([`list`]), what happens to one ([`Change`]), which kinds exist, in which scope and under which names ([`Kinds`]), and
+//! which of them are policies ([`policy_kinds`]) or belong to the engine ([`EngineNames`]).
 //! It does not know the fields below `metadata`, and reads no cluster.
 
+mod change;
+pub mod engine_names;
 pub mod gvk;
 pub mod identity;
 pub mod kinds;
@@ -14,10 +17,17 @@ pub mod list;
 pub mod metadata;
 pub mod name;
 pub mod owner;
+pub mod policy_kinds;
+pub mod report_form;
+mod secret;
 pub mod selector;
 
+pub use change::Change;
+pub use engine_names::EngineNames;
 pub use gvk::{GroupVersion, Gvk};
 pub use identity::ObjectId;
 pub use kinds::{Kind, Kinds};
 pub use owner::OwnerReference;
+pub use report_form::ReportForm;
+pub use secret::fold_string_data;
 pub use selector::Selector;

@@ -1,6 +1,7 @@
 //! The global context, as the given objects make it.
 
 use kiln_engine::{CachedGlobal, GlobalEntry, GlobalSource, Globals};
+use kiln_object::policy_kinds::{PolicyRole, policy_kind};
 use kiln_object::{Gvk, Kind, Kinds, metadata};
 use kiln_value::{Str, Value};
 
@@ -11,7 +12,8 @@ pub(crate) fn given(resources: &[Value], others: &[Value], kinds: &Kinds) -> Glo
     let objects = || resources.iter().chain(others);
     let is_entry = |object: &&Value| {
         Gvk::of(object)
-            .is_some_and(|gvk| gvk.group == "kyverno.io" && gvk.kind == "GlobalContextEntry")
+            .and_then(|gvk| policy_kind(&gvk))
+            .is_some_and(|row| row.role == PolicyRole::Data)
     };
     let mut globals = Globals::default();
     for entry in objects().filter(is_entry) {

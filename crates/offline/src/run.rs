@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
     Effect, Ensure, EvalEnv, Event, Existing, ExternalData, Limits, ObjectRef, Patch, PatchTarget,
-    RuleOutcome, RuleSet, Status, User, WithGlobals, evaluate, place,
+    RuleOutcome, RuleSet, Status, StorageCheck, User, WithGlobals, evaluate, place,
 };
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Mutate, Operation, Payload, Program, RuleId, Targets};
@@ -45,6 +45,8 @@ pub struct Job<'j> {
     /// Whether rules that follow a stored object also follow one that a validate rule denies. In a cluster they do not;
     /// tests ask each rule on its own.
     pub follows_denied: bool,
+    /// The schemas that a server would hold the results to; none where results are only compared, as in tests.
+    pub schemas: Option<&'j dyn StorageCheck>,
 }
 
 /// Data, or a request, that is judged.
@@ -191,10 +193,14 @@ impl State<'_> {
         {
             event.object = Some(object.clone());
         }
-        let mutated = self.job.rules.mutate_each(&event, &self.eval_env(), |rule, event| {
+        let mut mutated = self.job.rules.mutate_each(&event, &self.eval_env(), |rule, event| {
             self.prepare(event, &rule.id, &trigger)
         });
         let before = event.object.take();
+        let is_not_storable = self
+            .job
+            .schemas
+            .is_some_and(|schemas| mutated.fail_if_not_storable(before.as_ref(), schemas));
         let left = left_by_policies(before.as_ref(), &mutated.outcomes);
         if before.is_some() {
             self.objects.insert(&trigger, mutated.object.clone());
@@ -205,7 +211,7 @@ impl State<'_> {
             let passes = self.job.follows_denied && outcome.violation().is_some();
             outcome.refusal().is_some() && !passes
         };
-        let refused = mutated.outcomes.iter().any(refuses);
+        let refused = is_not_storable || mutated.outcomes.iter().any(refuses);
         let mut outcomes: Vec<_> = mutated.outcomes.into_iter().zip(left).collect();
         // A refused object is never stored, so nothing follows from it.
         if refused {
@@ -325,6 +331,13 @@ impl State<'_> {
     ) {
         if self.leave_others_their_turn(&mut outcome, trigger) {
             return;
+        }
+        // What rules do to the trigger itself is held to them as a whole.
+        let is_trigger = |effect: &Effect| matches!(effect, Effect::Patch(patch) if patch.target == PatchTarget::Trigger);
+        if let Some(schemas) = self.job.schemas
+            && !outcome.effects.iter().any(is_trigger)
+        {
+            outcome.fail_if_not_storable(schemas);
         }
         let status = match outcome.violation() {
             Some(found) if self.job.audit_warns && !found.actions.deny => Status::Warn,

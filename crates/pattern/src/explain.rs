@@ -7,8 +7,8 @@ use crate::effort::{Effort, Limits};
 use crate::leaf::Numbers;
 use crate::tree::{Matcher, Mismatch};
 
-/// How many steps are kept: more is not read.
-const MOST_STEPS: usize = 1_000;
+/// How many steps are kept: a longer list is of no use to a reader.
+pub const MOST_STEPS: usize = 1_000;
 
 /// One question that a pattern asks of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,16 +45,22 @@ pub struct Explained {
     pub result: Result<(), Mismatch>,
     /// The questions, in the order they were asked. After the one that decides there are no more.
     pub steps: Vec<MatchStep>,
+    /// There were more than [`MOST_STEPS`]; those after them are left out.
+    pub is_cut: bool,
+    /// How much work it took.
+    pub spent: usize,
 }
 
 /// Whether an object meets a tree of patterns, as a validate rule asks, with every step.
 pub fn explain(pattern: &Value, value: &Value, limits: &Limits) -> Explained {
     let mut effort = Effort::new(limits);
     let mut matcher = Matcher::new(&mut effort, Numbers::Whole);
-    matcher.log = Some(Log { levels: vec![Vec::new()], left: MOST_STEPS });
+    matcher.log = Some(Log { levels: vec![Vec::new()], left: MOST_STEPS, is_cut: false });
     let result = matcher.value(pattern, value);
-    let steps = matcher.log.and_then(|mut log| log.levels.pop()).unwrap_or_default();
-    Explained { result, steps }
+    let log = matcher.log.take();
+    let is_cut = log.as_ref().is_some_and(|log| log.is_cut);
+    let steps = log.and_then(|mut log| log.levels.pop()).unwrap_or_default();
+    Explained { result, steps, is_cut, spent: effort.spent() }
 }
 
 /// Steps while they are taken.
@@ -62,6 +68,7 @@ pub(crate) struct Log {
     /// The steps of each level that is not finished.
     levels: Vec<Vec<MatchStep>>,
     left: usize,
+    is_cut: bool,
 }
 
 /// What is asked.
@@ -91,10 +98,14 @@ impl Matcher<'_> {
                 log.left -= 1;
                 log.levels.push(Vec::new());
             }
-            _ => return ask(self),
+            Some(log) => {
+                log.is_cut = true;
+                return ask(self);
+            }
+            None => return ask(self),
         }
         let question = question();
-        let (at, pattern) = (self.path.clone(), self.pattern.clone());
+        let (at, pattern) = (self.path.clone(), self.written_pattern());
         let result = ask(self);
         let Some(log) = &mut self.log else { return result };
         let steps = log.levels.pop().unwrap_or_default();
@@ -178,5 +189,20 @@ mod tests {
             ]
         );
         assert_eq!(explained.result, crate::matches(&pattern, &pod, &Limits::default()));
+        assert!(!explained.is_cut && explained.spent > 0);
+    }
+
+    #[test]
+    fn more_steps_than_are_kept_are_told() {
+        let list = |length: usize| -> Value { (0..length).map(|_| value!({"a": 1})).collect() };
+        let pattern = value!({"l": [{"a": 1}]});
+        let explained = |length| {
+            let object = value!({"l": (list(length))});
+            explain(&pattern, &object, &Limits::default())
+        };
+        // The list itself, and two steps for each of its elements.
+        assert!(!explained((MOST_STEPS - 1) / 2).is_cut);
+        let cut = explained(MOST_STEPS);
+        assert!(cut.is_cut && cut.result.is_ok());
     }
 }

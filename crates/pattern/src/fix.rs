@@ -124,11 +124,21 @@ fn is_any(pattern: &Value) -> bool {
 /// The smallest change after which an object meets a pattern that it fails; none where the pattern leaves a choice, or
 /// where the pattern says nothing about the object.
 pub fn fix(pattern: &Value, value: &Value, limits: &Limits) -> Option<Fix> {
+    fix_counted(pattern, value, limits).0
+}
+
+/// The same, and how many steps it took.
+pub fn fix_counted(pattern: &Value, value: &Value, limits: &Limits) -> (Option<Fix>, usize) {
     let mut effort = Effort::new(limits);
+    let found = search(pattern, value, &mut effort);
+    (found, effort.spent())
+}
+
+fn search(pattern: &Value, value: &Value, effort: &mut Effort) -> Option<Fix> {
     let mut now = value.clone();
     let mut fix = Fix::default();
     for _ in 0..=MOST_CHANGES {
-        let mismatch = match Matcher::new(&mut effort, Numbers::Whole).value(pattern, &now) {
+        let mismatch = match Matcher::new(effort, Numbers::Whole).value(pattern, &now) {
             Ok(()) => return Some(fix).filter(|fix| !fix.changes.is_empty()),
             Err(mismatch) if mismatch.condition || mismatch.too_much.is_some() => return None,
             Err(mismatch) => mismatch,
@@ -158,6 +168,14 @@ fn one_change(pattern: &Value, object: &Value, mismatch: Mismatch) -> Option<Fie
         Some(Segment::Key(key)) => Anchor::parse(key).map(|anchor| anchor.kind),
         _ => None,
     };
+    // No label is called as a key with wildcards says.
+    let is_name = |step: &Segment| match step {
+        Segment::Key(key) => !wildcard::contains_wildcard(key),
+        Segment::Index(_) => true,
+    };
+    if object.get_path(&at).is_none() && !at.segments().iter().all(is_name) {
+        return None;
+    }
     let to = match (anchor, pattern.get_path(&written)?, object.get_path(&at)) {
         (Some(AnchorKind::Negation), _, _) => FieldValue::Removed,
         (Some(AnchorKind::Existence), ..) | (_, Value::List(_), _) => return None,
@@ -289,6 +307,20 @@ mod tests {
         let changed = found.applied(object).unwrap();
         assert_eq!(crate::matches(pattern, &changed, &Limits::default()), Ok(()));
         Some(found.to_string())
+    }
+
+    #[test]
+    fn labels_that_a_wildcard_means_are_named_as_they_are() {
+        let object = value!({"metadata": {"labels": {"app.io/tier": "back"}}});
+        for (pattern, wanted) in [
+            (
+                value!({"metadata": {"labels": {"app.io/*": "front"}}}),
+                Some("set metadata.labels[\"app.io/tier\"] to \"front\""),
+            ),
+            (value!({"metadata": {"labels": {"team.io/*": "front"}}}), None),
+        ] {
+            assert_eq!(said(&pattern, &object).as_deref(), wanted, "{pattern:?}");
+        }
     }
 
     #[test]

@@ -36,8 +36,8 @@ mod tree;
 
 pub use anchor::{Anchor, AnchorKind, anchors_in};
 pub use effort::{Limits, TooMuchWork};
-pub use explain::{Explained, MatchStep, StepOutcome, explain};
-pub use fix::{FieldChange, FieldValue, Fix, fix};
+pub use explain::{Explained, MOST_STEPS, MatchStep, StepOutcome, explain};
+pub use fix::{FieldChange, FieldValue, Fix, fix, fix_counted};
 pub use leaf::value_matches;
 pub use resolve::{Cancelled, ResolveError, Resolved, resolve_anchors};
 pub use tree::{Mismatch, matches, matches_counted};

@@ -90,13 +90,27 @@ pub(crate) struct Matcher<'m> {
     pub(crate) pattern: Path,
     effort: &'m mut Effort,
     numbers: Numbers,
+    /// Keys with wildcards that stand for a label: where the label is in the pattern now, and the key as it is written.
+    renamed: Vec<(Path, Key)>,
     /// The steps, if they are wanted.
     pub(crate) log: Option<Log>,
 }
 
 impl<'m> Matcher<'m> {
     pub(crate) fn new(effort: &'m mut Effort, numbers: Numbers) -> Self {
-        Matcher { path: Path::root(), pattern: Path::root(), effort, numbers, log: None }
+        let (path, pattern) = (Path::root(), Path::root());
+        Matcher { path, pattern, effort, numbers, renamed: Vec::new(), log: None }
+    }
+
+    /// Where the matcher is in the pattern, with the keys that the user wrote.
+    pub(crate) fn written_pattern(&self) -> Path {
+        let now = self.pattern.segments();
+        let renamed = self.renamed.iter().find(|(path, _)| now.starts_with(path.segments()));
+        let Some((path, written)) = renamed else { return self.pattern.clone() };
+        let (above, below) = now.split_at(path.segments().len());
+        let above = above.split_last().map_or(above, |(_, above)| above);
+        let written = std::iter::once(Segment::from(written.as_str()));
+        above.iter().cloned().chain(written).chain(below.iter().cloned()).collect()
     }
 
     pub(crate) fn value(&mut self, pattern: &Value, value: &Value) -> Result<(), Mismatch> {
@@ -320,13 +334,14 @@ impl<'m> Matcher<'m> {
     /// else the first that meets the key. Kyverno takes any that meets the key.
     fn with_label_keys(&mut self, pattern: &Map, map: &Map) -> Result<Option<Map>, Mismatch> {
         let numbers = self.numbers;
-        let Some(key) = pattern.keys().find(|key| plain(key) == "metadata").cloned() else {
+        let Some(metadata_key) = pattern.keys().find(|key| plain(key) == "metadata").cloned()
+        else {
             return Ok(None);
         };
         let Some(metadata) = map.get("metadata") else { return Ok(None) };
         let mut expanded = pattern.clone();
         let mut changed = false;
-        let Some(wanted) = expanded.get_mut(&key).and_then(Value::as_map_mut) else {
+        let Some(wanted) = expanded.get_mut(&metadata_key).and_then(Value::as_map_mut) else {
             return Ok(None);
         };
         for field in ["labels", "annotations"] {
@@ -356,6 +371,7 @@ impl<'m> Matcher<'m> {
                     .find(|(_, found)| leaf_matches(value, found, numbers))
                     .or_else(|| there.iter().find(meets))
                     .map(|(name, _)| name);
+                let asked = key;
                 let key = match (Anchor::parse(key), meant) {
                     (Some(anchor), Some(meant)) => Anchor { key: meant, ..anchor }.to_string(),
                     (None, Some(meant)) => meant.to_string(),
@@ -366,6 +382,11 @@ impl<'m> Matcher<'m> {
                     .and_then(|meant| there.get(meant))
                     .is_some_and(|found| leaf_matches(value, found, numbers));
                 if !(is_met && named.contains_key(&key)) {
+                    let label = self.pattern.join(&metadata_key).join(&written).join(key.as_str());
+                    self.renamed.retain(|(path, _)| *path != label);
+                    if key != asked.as_str() {
+                        self.renamed.push((label, asked.clone()));
+                    }
                     named.insert(key, value.clone());
                 }
             }
@@ -459,7 +480,7 @@ impl<'m> Matcher<'m> {
     }
 
     fn wants(&self, why: impl FnOnce() -> String) -> Mismatch {
-        let (path, pattern) = (self.path.clone(), self.pattern.clone());
+        let (path, pattern) = (self.path.clone(), self.written_pattern());
         Mismatch {
             at: path.clone(),
             path,

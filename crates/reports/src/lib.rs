@@ -18,21 +18,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_cluster::{ApiError, Call, Preconditions, Reason};
-use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_object::report_form::is_report_group;
+use kiln_object::{Gvk, ObjectId, ReportForm, metadata};
 use kiln_value::{Map, Str, Value, value};
 
-/// The group of reports.
-pub const GROUP: &str = "wgpolicyk8s.io";
 /// How often a write is tried that the cluster refuses.
 const MOST_TRIES: u32 = 6;
 /// The first pause after a failure, in milliseconds; it doubles.
 const PAUSE: u64 = 1_000;
-
-/// The kinds of reports: about objects in namespaces, and about others.
-pub fn kinds() -> [Gvk; 2] {
-    let version = format!("{GROUP}/v1alpha2");
-    ["PolicyReport", "ClusterPolicyReport"].map(|kind| Gvk::new(&version, kind))
-}
 
 /// An object that rules checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +38,10 @@ pub struct ReportedObject {
 
 impl ReportedObject {
     /// What its report is called.
-    pub fn report(&self) -> ObjectId {
-        let [namespaced, cluster] = kinds();
+    pub fn report(&self, form: &ReportForm) -> ObjectId {
+        let [namespaced, cluster] = form.kinds();
         let kind = if self.id.namespace.is_empty() { cluster } else { namespaced };
-        ObjectId::new(kind, &self.id.namespace, &self.uid)
+        ObjectId::new(kind, &self.id.namespace, &form.name(&self.uid))
     }
 }
 
@@ -103,6 +96,7 @@ struct Waiting {
 pub struct Reports {
     /// How long results wait for others, in milliseconds.
     delay: u64,
+    form: ReportForm,
     policies: ReportingPolicies,
     waiting: BTreeMap<Str, Waiting>,
     /// What is being written, should it have to be written again.
@@ -111,9 +105,10 @@ pub struct Reports {
 
 impl Reports {
     /// Reports whose results wait so many milliseconds for others.
-    pub fn new(delay: u64) -> Self {
+    pub fn new(delay: u64, form: ReportForm) -> Self {
         Reports {
             delay,
+            form,
             policies: ReportingPolicies::default(),
             waiting: BTreeMap::new(),
             sent: BTreeMap::new(),
@@ -141,7 +136,7 @@ impl Reports {
             let key = ResultKey::of(result);
             self.policies.sources.contains(&key.source) && !self.policies.results.contains(&key)
         };
-        if !is_managed(report) || !results(report).any(is_lost) {
+        if !self.form.is_kept(report) || !results(report).any(is_lost) {
             return;
         }
         let Some(scope) = report.get("scope") else { return };
@@ -151,13 +146,13 @@ impl Reports {
             text("namespace"),
             text("name"),
         );
-        let uid = metadata::name(report).unwrap_or_default().into();
+        let uid = text("uid").into();
         self.add(ReportedObject { id, uid }, false, Vec::new(), now);
     }
 
     fn add(&mut self, object: ReportedObject, scanned: bool, results: Vec<Value>, now: u64) {
         // Reports about reports would have no end.
-        if object.id.gvk.group == GROUP || object.uid.is_empty() {
+        if is_report_group(&object.id.gvk.group) || object.uid.is_empty() {
             return;
         }
         let due = now + self.delay;
@@ -214,7 +209,7 @@ impl Reports {
         let live = live.filter(|live| !metadata::is_deleted(live));
         let call = match live {
             // A report that others made is theirs.
-            Some(live) if !is_managed(live) => None,
+            Some(live) if !self.form.is_kept(live) => None,
             _ => self.written(&object, live, scanned, &changes),
         };
         self.sent.insert(uid.into(), (scanned, changes));
@@ -253,14 +248,14 @@ impl Reports {
             (policy, rule, source)
         });
         let Some(live) = live else {
-            return (!after.is_empty()).then(|| Call::create(report(object, after)));
+            return (!after.is_empty()).then(|| Call::create(report(&self.form, object, after)));
         };
         if after.is_empty() {
             let preconditions = Preconditions {
                 uid: metadata::uid(live).map(Str::from),
                 resource_version: metadata::resource_version(live).map(Str::from),
             };
-            return Some(Call::Delete { target: object.report(), preconditions });
+            return Some(Call::Delete { target: object.report(&self.form), preconditions });
         }
         if before.iter().copied().eq(after.iter()) {
             return None;
@@ -317,11 +312,6 @@ impl Reports {
     }
 }
 
-/// Whether a report is one that the engine keeps.
-fn is_managed(report: &Value) -> bool {
-    report.str_at(["metadata", "labels", "app.kubernetes.io/managed-by"]) == Some("kyverno")
-}
-
 fn results(report: &Value) -> impl Iterator<Item = &Value> {
     report.get("results").and_then(Value::as_list).into_iter().flat_map(|list| list.iter())
 }
@@ -344,9 +334,9 @@ fn summary(results: &[Value]) -> Value {
     })
 }
 
-fn report(object: &ReportedObject, results: Vec<Value>) -> Value {
+fn report(form: &ReportForm, object: &ReportedObject, results: Vec<Value>) -> Value {
     let ReportedObject { id, uid } = object;
-    let report = object.report();
+    let report = object.report(form);
     let mut owner = Map::new();
     owner.insert("apiVersion", id.gvk.api_version());
     owner.insert("kind", id.gvk.kind.clone());
@@ -359,7 +349,7 @@ fn report(object: &ReportedObject, results: Vec<Value>) -> Value {
         about.insert("namespace", report.namespace.clone());
         scope.insert("namespace", report.namespace.clone());
     }
-    about.insert("labels", value!({"app.kubernetes.io/managed-by": "kyverno"}));
+    about.insert("labels", value!({"app.kubernetes.io/managed-by": form.manager()}));
     about.insert("ownerReferences", Value::from_iter([Value::Map(owner)]));
     let mut map = Map::new();
     map.insert("apiVersion", report.gvk.api_version());

@@ -19,7 +19,7 @@ fn object() -> ReportedObject {
 
 /// Policies `a` and `b` are scanned; `user` only sees requests.
 fn reports() -> Reports {
-    let mut reports = Reports::new(1_000);
+    let mut reports = Reports::new(1_000, ReportForm::default());
     reports.set_policies(ReportingPolicies {
         results: ["a", "b", "user"].map(key).into_iter().collect(),
         scanned: ["a", "b"].map(key).into_iter().collect(),
@@ -152,10 +152,10 @@ fn reports_of_others_and_about_reports_are_left_alone() {
     reports.scanned(object(), vec![result("a", "fail", 1)], 0);
     assert_eq!(settle(&mut reports, &mut live, 1_000), 0);
     assert_eq!(live, before);
-    let about = ReportedObject { id: object().report(), uid: "v".into() };
+    let about = ReportedObject { id: object().report(&ReportForm::default()), uid: "v".into() };
     reports.scanned(about, vec![result("a", "fail", 1)], 0);
     assert_eq!(reports.waiting(), 0);
     let cluster =
         ReportedObject { id: ObjectId::new(Gvk::new("v1", "Node"), "", "n"), uid: "n".into() };
-    assert_eq!(cluster.report().gvk.kind, "ClusterPolicyReport");
+    assert_eq!(cluster.report(&ReportForm::default()).gvk.kind, "ClusterPolicyReport");
 }

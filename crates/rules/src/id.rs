@@ -47,11 +47,28 @@ impl Dialect {
         }
     }
 
+    /// The language that a word of [`Dialect::as_str`] stands for.
+    pub fn read(word: &str) -> Option<Self> {
+        [
+            Dialect::Kyverno,
+            Dialect::CleanupPolicy,
+            Dialect::DeletingPolicy,
+            Dialect::GeneratingPolicy,
+            Dialect::MutatingAdmissionPolicy,
+            Dialect::MutatingPolicy,
+            Dialect::ModRule,
+            Dialect::ValidatingAdmissionPolicy,
+            Dialect::ValidatingPolicy,
+        ]
+        .into_iter()
+        .find(|dialect| dialect.as_str() == word)
+    }
+
     /// The source of results in policy reports, as readers of reports filter by it.
     pub fn report_source(self) -> &'static str {
         match self {
             Dialect::Kyverno | Dialect::CleanupPolicy | Dialect::DeletingPolicy => "kyverno",
-            Dialect::GeneratingPolicy => "KyvernoGeneratingPolicy",
+            Dialect::GeneratingPolicy => PolicyId::REPORTED_SOURCE,
             Dialect::MutatingAdmissionPolicy => "MutatingAdmissionPolicy",
             Dialect::MutatingPolicy => "KyvernoMutatingPolicy",
             Dialect::ModRule => "kiln",
@@ -79,6 +96,33 @@ impl PolicyId {
             Some(namespace) => format!("{namespace}/{}", self.name),
             None => self.name.to_string(),
         }
+    }
+}
+
+impl PolicyId {
+    /// Whether the ownership labels of objects name a rule and the namespace of its policy. Kyverno: those of generating
+    /// policies name neither.
+    pub fn labels_name_rules(&self) -> bool {
+        self.dialect != Dialect::GeneratingPolicy
+    }
+
+    /// Whether its only rule has its name, which then says nothing.
+    pub fn is_its_rule(&self) -> bool {
+        matches!(
+            self.dialect,
+            Dialect::ValidatingPolicy
+                | Dialect::ValidatingAdmissionPolicy
+                | Dialect::CleanupPolicy
+                | Dialect::DeletingPolicy
+        )
+    }
+
+    /// The source of what [`PolicyId::is_reported`] allows into policy reports.
+    pub const REPORTED_SOURCE: &str = "KyvernoGeneratingPolicy";
+
+    /// Whether what its rules come to is written into policy reports of the cluster. Kyverno: of generating policies.
+    pub fn is_reported(&self) -> bool {
+        self.dialect == Dialect::GeneratingPolicy
     }
 }
 

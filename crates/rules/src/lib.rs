@@ -13,6 +13,7 @@
 //! | `script`, `document` | named values, conditions and documents in CEL |
 //! | `program`, `mutate`, `modify`, `validate`, `delete` | what a rule does once it fires |
 //! | `lifecycle` | what becomes of what it made |
+//! | `delivery` | how requests reach a policy, and what its rules read of them |
 //! | `exception` | objects that rules leave alone |
 //! | `origin` | where it was written |
 //!
@@ -21,6 +22,7 @@
 
 mod context;
 mod delete;
+mod delivery;
 mod document;
 mod exception;
 mod id;
@@ -39,12 +41,19 @@ mod validate;
 
 pub use context::{ApiCall, Callee, ContextEntry, Load, Method, QueryText};
 pub use delete::{Delete, Propagation};
+pub use delivery::{
+    AdmissionPart, Delivery, FailurePolicies, FailurePolicy, MatchConditions, RequestFacts,
+    WebhookFamily, WebhookPurpose, WebhookTimeout,
+};
 pub use document::{DocumentPart, TextPiece};
 pub use exception::{ExceptedRules, Exception, Exempts, ReportResult};
 pub use id::{Dialect, PolicyId, RuleId};
 pub use kiln_object::kinds::usual_plural;
 pub use kind_pattern::{KindPattern, is_version};
-pub use lifecycle::{Existing, Lifecycle, OnPolicyDelete, OwnershipLabels, Write};
+pub use lifecycle::{
+    ALLOW_RULE_CHANGES, Existing, LabelOwner, Lifecycle, OnPolicyDelete, OwnershipLabels, Write,
+    allows_rule_changes,
+};
 pub use modify::{
     MatchItem, Modify, ModifyAction, NamespaceReach, PatchAction, PatchItem, Quantifier, ValueTest,
 };
@@ -58,7 +67,7 @@ pub use program::{
     Block, CloneSelect, Emission, Emitter, ForEach, Generate, Program, Source, Target,
     TargetNamespace,
 };
-pub use rule::{ApplyRules, Policy, Rule};
+pub use rule::{ApplyRules, Policy, ReportWords, Rule};
 pub use scope::Scope;
 pub use script::{Expression, FindParams, MissingParams, NamedExpression, Params, Script, Unmet};
 pub use trigger::{

@@ -3,6 +3,8 @@
 //! What is done to a downstream when its trigger, source or policy changes or is deleted is decided in
 //! `kiln_controller`'s `decide.rs`, which asks these.
 
+use kiln_value::Value;
+
 /// How a rule's downstream objects live on after they were made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lifecycle {
@@ -22,6 +24,8 @@ pub struct Lifecycle {
     /// Whether objects that another engine made for the rule go when the rule makes others of their trigger; otherwise
     /// they are orphaned, as that engine would.
     pub clears_adopted: bool,
+    /// The field by which users switch [`Lifecycle::existing`] on, from `spec` downwards.
+    pub existing_switch: &'static str,
 }
 
 /// What happens to synchronized objects when the policy or the rule goes away. Objects of rules that
@@ -75,6 +79,8 @@ pub enum Write {
 /// policy's name, and the trigger's group, version, kind, namespace and UID).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnershipLabels {
+    /// Whose names they have.
+    pub owner: LabelOwner,
     /// The name of the rule.
     pub rule: bool,
     /// The name of the trigger. Kyverno stopped writing it for rules since names may be too long for a
@@ -82,6 +88,43 @@ pub struct OwnershipLabels {
     pub trigger_name: bool,
     /// All five parts of the source's identity; its UID alone otherwise.
     pub whole_source: bool,
+}
+
+/// The annotation of a policy whose generate rules may be edited.
+pub const ALLOW_RULE_CHANGES: &str = "kiln.allowGenerateRuleChanges";
+
+/// Whether generate rules of a policy may be edited: then its rules adopt what its removed rules made.
+pub fn allows_rule_changes(policy: &Value) -> bool {
+    policy.str_at(["metadata", "annotations", ALLOW_RULE_CHANGES]) == Some("true")
+}
+
+/// Whose names ownership labels have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LabelOwner {
+    /// Kyverno's, for policies of its API groups: its users and tools select by them.
+    Kyverno,
+    /// Kiln's, for policies of its own group: Kyverno deletes what has its labels when a policy of that name goes.
+    Kiln,
+}
+
+impl LabelOwner {
+    pub const ALL: [LabelOwner; 2] = [LabelOwner::Kyverno, LabelOwner::Kiln];
+
+    /// The value of `app.kubernetes.io/managed-by`.
+    pub fn manager(self) -> &'static str {
+        match self {
+            LabelOwner::Kyverno => "kyverno",
+            LabelOwner::Kiln => "kiln",
+        }
+    }
+
+    /// What the other labels begin with.
+    pub fn prefix(self) -> &'static str {
+        match self {
+            LabelOwner::Kyverno => "generate.kyverno.io/",
+            LabelOwner::Kiln => "generate.kiln.dev/",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -238,7 +238,6 @@ pub enum TargetNamespace {
 pub struct Source {
     /// `apiVersion`.
     pub api_version: Template,
-    /// `kind`.
     pub kind: Template,
     pub name: Template,
     /// The namespace; none for a cluster-scoped source.

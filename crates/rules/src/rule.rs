@@ -7,8 +7,8 @@ use kiln_value::Str;
 use kiln_variables::{Conditions, Template};
 
 use crate::{
-    ContextEntry, Emission, KindPattern, Lifecycle, Origin, PolicyId, Program, RuleId, Scope,
-    Script, Trigger,
+    ContextEntry, Delivery, Emission, KindPattern, Lifecycle, Origin, PolicyId, Program,
+    RequestFacts, RuleId, Scope, Script, Trigger,
 };
 
 /// One compiled unit of any language.
@@ -34,6 +34,8 @@ pub struct Rule {
     pub lifecycle: Lifecycle,
     /// What it adds to its results in reports, to be filled in once the guards hold.
     pub report_properties: Vec<(Str, Template)>,
+    /// What its expressions read that only a request tells.
+    pub request_facts: RequestFacts,
     /// Where it was written.
     pub origin: Origin,
 }
@@ -43,6 +45,14 @@ impl Rule {
     pub fn asks_for_user(&self) -> bool {
         self.trigger.asks_for_user()
             || self.script.as_ref().is_some_and(|script| script.asks_for_user)
+    }
+
+    /// What it needs to know that only a request tells, to fire or to do its work.
+    pub fn needed_facts(&self) -> RequestFacts {
+        let user = self.asks_for_user();
+        self.request_facts
+            .and(self.trigger.request_facts())
+            .and(RequestFacts { user, ..RequestFacts::default() })
     }
 
     /// Whether objects of this namespace may fire the rule; `none` for what is in no namespace. A
@@ -111,14 +121,44 @@ pub struct Policy {
     pub rules: Vec<Arc<Rule>>,
     /// How many of the rules act on one trigger.
     pub apply: ApplyRules,
+    /// How requests reach its rules.
+    pub delivery: Delivery,
+    /// Whether rules that check objects are also run on what is stored already.
+    pub background: bool,
+    /// What it says about itself in reports.
+    pub report: ReportWords,
     /// Where it was written.
     pub origin: Origin,
+}
+
+/// What a policy says about itself to readers of reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportWords {
+    /// Its category.
+    pub category: Option<Str>,
+    /// One of Kyverno's five words for how bad a violation is.
+    pub severity: Option<Str>,
+    /// Whether its results count in a score.
+    pub scored: bool,
+    /// Its label keeps its results from reports.
+    pub off: bool,
+}
+
+impl Default for ReportWords {
+    fn default() -> Self {
+        ReportWords { category: None, severity: None, scored: true, off: false }
+    }
 }
 
 impl Policy {
     /// Whether its rules delete objects on a schedule, and nothing else makes them run.
     pub fn is_scheduled(&self) -> bool {
         self.rules.iter().any(|rule| rule.program.is_scheduled())
+    }
+
+    /// What some rule of it needs to know that only a request tells.
+    pub fn needed_facts(&self) -> RequestFacts {
+        self.rules.iter().map(|rule| rule.needed_facts()).collect()
     }
 
     /// The kinds that its rules name and that the cluster does not serve.

@@ -9,7 +9,7 @@ use kiln_object::selector::WildcardSelector;
 use kiln_text::wildcard;
 use kiln_value::{Map, Str};
 
-use crate::{KindPattern, Operation, Operations, Script};
+use crate::{KindPattern, Operation, Operations, RequestFacts, Script};
 
 /// What fires a rule.
 #[derive(Clone, Debug)]
@@ -116,6 +116,20 @@ impl Trigger {
             Filters::Any(filters) => filters.iter().any(takes),
             Filters::All(filters) => filters.iter().all(takes),
         }
+    }
+
+    /// What filters need to know of a request's user.
+    pub(crate) fn request_facts(&self) -> RequestFacts {
+        let narrow = self.narrow_include.iter().chain([&self.narrow_exclude]);
+        let all = [&self.include, &self.exclude].into_iter().chain(narrow);
+        let users = all.flat_map(Filters::filters).map(|filter| &filter.user);
+        users
+            .map(|user| RequestFacts {
+                user: !user.is_empty(),
+                roles: !user.roles.is_empty() || !user.cluster_roles.is_empty(),
+                old_object: false,
+            })
+            .collect()
     }
 
     /// Whether who made the request decides if the rule fires.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use http::Method;
 use kiln_admission::access::{ACCESS_REVIEWS, access_review};
 use kiln_cluster::{ApiError, Call, Reason};
-use kiln_controller::{AccessCheck, author};
-use kiln_engine::{AccessRequest, User};
+use kiln_controller::AccessCheck;
+use kiln_engine::{AccessRequest, User, author};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_value::{Map, Value};
 

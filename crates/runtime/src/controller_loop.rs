@@ -8,15 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
-use kiln_controller::{
-    Compile, Controller, ControllerEvent, Lookup, ObservedRequest, Request, Settings,
-};
-use kiln_engine::{ExternalData as _, ExternalDataError, Globals};
-use kiln_object::{Gvk, Kinds};
-use kiln_rules::Policy;
-use kiln_schema::{Schema, Version};
+use kiln_controller::{Controller, ControllerEvent, Lookup, Request, Settings};
+use kiln_engine::{ExternalData as _, ExternalDataError, Globals, ObservedRequest};
+use kiln_object::Gvk;
 use kiln_services::Services;
-use kiln_value::Value;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -25,7 +20,8 @@ use crate::election::Fence;
 use crate::events::Happened;
 use crate::globals;
 use crate::lease::TermEnd;
-use crate::policy_store::{self, Registry};
+use crate::policy_store::Registry;
+use crate::run::Acting;
 use crate::state::{ActivityState, AppState, Troubles};
 use crate::supervisor::{self, caught};
 use crate::tasks::{answer_in_thread, answer_or, call, tell_answer};
@@ -40,19 +36,6 @@ const QUESTIONS_AT_ONCE: usize = 16;
 const STUCK: Duration = Duration::from_secs(300);
 /// How long to wait before a kind is listed again whose watch panicked.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
-
-/// Compiles stored policies for the controller.
-pub(crate) struct Stored;
-
-impl Compile for Stored {
-    fn kinds(&self) -> Vec<Gvk> {
-        policy_store::controller_kinds()
-    }
-
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        policy_store::compile_for_controller(policy, kinds)
-    }
-}
 
 type Answer = (u64, Result<Reply, ApiError>);
 type ToldAnswer = (u64, kiln_controller::LookupResult);
@@ -82,6 +65,7 @@ pub(crate) struct ControllerLoop {
     owes_report: bool,
     /// Panics of the controller that are counted.
     panics: u64,
+    on_stored: fn(),
 }
 
 /// Why the controller does not act any more.
@@ -104,7 +88,7 @@ pub(crate) enum Ended {
 pub(crate) async fn drive(
     shared: AppState,
     settings: Settings,
-    compile: Box<dyn Compile>,
+    acting: &Acting,
     hints: &mut mpsc::Receiver<ObservedRequest>,
     fence: Arc<Fence>,
     mut term: TermEnd,
@@ -126,7 +110,8 @@ pub(crate) async fn drive(
         metrics: Arc::clone(&shared.metrics),
     };
     let mut driver = ControllerLoop {
-        controller: Controller::new(settings, known, compile),
+        controller: Controller::new(settings, known).evaluating_with((acting.evaluate)()),
+        on_stored: acting.on_stored,
         watcher,
         watches: HashMap::new(),
         tasks: JoinSet::new(),
@@ -137,7 +122,7 @@ pub(crate) async fn drive(
         services: Services::new(shared.options.services.clone()),
         asking: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)),
         permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
-        config: kiln_admission::Settings::new(&shared.options.namespace),
+        config: shared.options.settings(),
         reported: None,
         owes_report: false,
         panics: 0,
@@ -205,7 +190,7 @@ pub(crate) async fn drive(
             Some(hint) = hints.recv() => driver.hint(hint),
             Ok(()) = kinds.changed() => {
                 let known = kinds.borrow_and_update().clone();
-                driver.controller.set_kinds(known, Schema::builtin(Version::V1_36));
+                driver.controller.set_kinds(known);
             }
             Ok(()) = registry.changed() => {
                 let stored = registry.borrow_and_update().clone();
@@ -243,11 +228,12 @@ impl ControllerLoop {
         }
     }
 
-    /// Takes over what is stored besides policies, which the controller reads itself.
+    /// Takes over what is stored: exceptions and settings first, by which rules are bound, then the policies.
     fn stored(&mut self, stored: &Registry) {
         if !stored.complete {
             return;
         }
+        (self.on_stored)();
         // What is wrong with the ConfigMap is reported by the replicas that serve.
         let (config, _) = self.config.read(stored.config.as_ref());
         self.controller.set_exceptions(config.in_force(&stored.exceptions));
@@ -258,6 +244,7 @@ impl ControllerLoop {
             settings.services = on;
         });
         self.config = config;
+        self.controller.set_policies(stored.for_controller(), now());
     }
 
     fn hint(&mut self, hint: ObservedRequest) {

@@ -6,8 +6,10 @@ use kiln_admission::ValidationResult;
 use kiln_cleanup::CleanupEvent;
 use kiln_cluster::Call;
 use kiln_controller::ControllerEvent;
+use kiln_dialects::PolicyKind;
+use kiln_object::policy_kinds::OWN_VERSION;
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Dialect, PolicyId, RuleId};
+use kiln_rules::{PolicyId, RuleId};
 use kiln_text::time::Time;
 use kiln_value::{Map, Str, Value, value};
 use tokio::sync::{Mutex, mpsc};
@@ -80,7 +82,7 @@ pub(crate) struct Said {
 pub(crate) async fn write(shared: AppState, happened: Arc<Mutex<mpsc::Receiver<Happened>>>) {
     let mut happened = happened.lock().await;
     let mut number = 0_u64;
-    let settings = kiln_admission::Settings::new(&shared.options.namespace);
+    let settings = shared.options.settings();
     while let Some(happened) = happened.recv().await {
         let registry = shared.registry.borrow().clone();
         let (config, _) = settings.read(registry.config.as_ref());
@@ -223,7 +225,7 @@ fn cleaned(event: &CleanupEvent, registry: &Registry) -> Vec<Said> {
         }
         CleanupEvent::Failed { .. } | CleanupEvent::Ran { .. } => return Vec::new(),
     };
-    let in_cel = policy.gvk.group == "policies.kyverno.io";
+    let in_cel = kiln_object::policy_kinds::is_cel(&policy.gvk);
     let begin = match (in_cel, reason == APPLIED) {
         (false, true) => "successfully cleaned up the target resource",
         (false, false) => "failed to clean up the target resource",
@@ -249,25 +251,21 @@ pub(crate) fn place(id: &ObjectId) -> String {
 }
 
 pub(crate) fn policy(policy: &PolicyId, registry: &Registry) -> Value {
-    // The version that is stored.
-    const SCRIPTED: &str = "policies.kyverno.io/v1beta1";
-    let (version, kind) = match (policy.dialect, policy.namespace.is_some()) {
-        (Dialect::GeneratingPolicy, false) => (SCRIPTED, "GeneratingPolicy"),
-        (Dialect::GeneratingPolicy, true) => (SCRIPTED, "NamespacedGeneratingPolicy"),
-        (Dialect::MutatingPolicy, false) => (SCRIPTED, "MutatingPolicy"),
-        (Dialect::MutatingPolicy, true) => (SCRIPTED, "NamespacedMutatingPolicy"),
-        (Dialect::DeletingPolicy, false) => (SCRIPTED, "DeletingPolicy"),
-        (Dialect::DeletingPolicy, true) => (SCRIPTED, "NamespacedDeletingPolicy"),
-        (Dialect::CleanupPolicy, false) => ("kyverno.io/v2", "ClusterCleanupPolicy"),
-        (Dialect::CleanupPolicy, true) => ("kyverno.io/v2", "CleanupPolicy"),
-        (Dialect::ValidatingPolicy, false) => (SCRIPTED, "ValidatingPolicy"),
-        (Dialect::ValidatingPolicy, true) => (SCRIPTED, "NamespacedValidatingPolicy"),
-        (_, false) => ("kyverno.io/v1", "ClusterPolicy"),
-        (_, true) => ("kyverno.io/v1", "Policy"),
+    let kind = PolicyKind::of(policy.dialect, policy.namespace.is_some());
+    let (version, kind) = match kind {
+        Some(kind) => (kind.stored_api_version(), kind.kind),
+        // Kubernetes' own policies are in no namespace, ModRules always in one.
+        None => (String::new(), policy.dialect.as_str()),
     };
     let namespace = policy.namespace.as_deref().unwrap_or_default();
-    let id = ObjectId::new(Gvk::new(version, kind), namespace, &policy.name);
-    let stored = registry.policies.iter().find(|stored| stored.id.same_object(&id));
+    let id = ObjectId::new(Gvk::new(&version, kind), namespace, &policy.name);
+    let own = ObjectId { gvk: Gvk::new(OWN_VERSION, kind), ..id.clone() };
+    let stored = |id: &ObjectId| registry.policies.iter().find(|held| held.id.same_object(id));
+    // The one of Kiln's own group is the one that is run.
+    let (id, stored) = match stored(&own) {
+        Some(found) => (own, Some(found)),
+        None => (id.clone(), stored(&id)),
+    };
     reference(&id, stored.and_then(|stored| metadata::uid(&stored.object)))
 }
 

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 
 use crate::calls::{carry_out, list_all};
 use crate::client::Client;
-use crate::policy_store::{News, Registry, follow, global_kind};
+use crate::policy_store::{News, Registry, follow, global_kinds};
 use crate::state::AppState;
 use crate::status::{covers, rfc3339, timed};
 use crate::supervisor::pass_on;
@@ -32,12 +32,17 @@ const NOTHING_YET: &str = "not loaded yet";
 const USUAL: Duration = Duration::from_secs(600);
 
 /// What the entries hold, read once: for commands that do not follow them.
-pub(crate) async fn read_once(client: &Client, kinds: &Kinds) -> Result<Globals, ApiError> {
+pub(crate) async fn read_once(
+    client: &Client,
+    kinds: &Kinds,
+    kyverno: bool,
+) -> Result<Globals, ApiError> {
     let mut globals = Globals::default();
-    if kinds.get(&global_kind()).is_none() {
-        return Ok(globals);
+    let mut entries = Vec::new();
+    for kind in global_kinds(kyverno).into_iter().filter(|kind| kinds.get(kind).is_some()) {
+        entries.extend(list_all(client, kinds, &kind, "", "").await?.objects);
     }
-    for entry in list_all(client, kinds, &global_kind(), "", "").await?.objects {
+    for entry in entries {
         let held = match GlobalEntry::read(&entry) {
             Ok(written) => value_now(client, kinds, &written).await,
             Err(why) => Err(why),

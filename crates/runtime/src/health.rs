@@ -59,6 +59,11 @@ impl Health {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner).remove(part);
     }
 
+    /// The names of all parts that have reported and are still needed.
+    pub fn names(&self) -> Vec<String> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// What is not well; empty when everything is.
     pub fn problems(&self) -> Vec<String> {
         self.unwell().iter().map(line).collect()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 
 use kiln_cluster::{ApiError, Call, Reason, Reply};
-use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_object::{EngineNames, Gvk, Kinds, ObjectId};
 use kiln_text::time::Time;
 use kiln_value::{Value, value};
 use tokio::sync::{oneshot, watch};
@@ -23,8 +23,8 @@ use crate::election::{Election, Fence, Leadership, Times, Until};
 use crate::options::Options;
 
 /// The Lease of an engine that lives in a namespace.
-pub fn id(namespace: &str) -> ObjectId {
-    ObjectId::new(Gvk::new("coordination.k8s.io/v1", "Lease"), namespace, "kiln-controller")
+pub fn id(namespace: &str, names: &EngineNames) -> ObjectId {
+    ObjectId::new(Gvk::new("coordination.k8s.io/v1", "Lease"), namespace, &names.lease())
 }
 
 /// What this process is called as a holder.
@@ -150,7 +150,7 @@ async fn run_term(
         }
     };
     let election = Election::new(identity, times);
-    let mut lease = Lease { client, kinds, id: id(&options.namespace), election };
+    let mut lease = Lease { client, kinds, id: id(&options.namespace, &options.names), election };
     let told_to_end = tokio::select! {
         () = lease.run(fence, phase) => return,
         told = &mut resigned => told.is_ok(),

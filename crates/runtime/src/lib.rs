@@ -80,9 +80,10 @@ pub mod watch;
 
 pub use author_access::Rights;
 pub use client::{Client, ConnectError};
-pub use kiln_controller::dry_run::{DryRunResult, NotApplied, Planned};
+pub use kiln_controller::Waiting;
+pub use kiln_controller::dry_run::{Applied, Denied, DryRunResult, NotApplied, Planned};
 pub use kiln_controller::provenance;
-pub use kiln_controller::{CARRIES, Waiting};
+pub use kiln_engine::CARRIES;
 pub use lease::id as lease_id;
 pub use options::{Only, Options};
 pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};

@@ -76,7 +76,7 @@ const EXPIRED: &[&str] =
     &["resource_group", "resource_kind", "resource_namespace", "deletion_propagation"];
 
 /// Every number there is.
-pub const FAMILIES: [Family; 32] = [
+pub const FAMILIES: [Family; 33] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,
@@ -150,6 +150,12 @@ pub const FAMILIES: [Family; 32] = [
         Form::Counter,
         &["policy", "rule", "result"],
         "Results of rules for objects that were there, by policy, rule and result.",
+    ),
+    family(
+        "kiln_scan_objects",
+        Form::Gauge,
+        &["state"],
+        "Objects of the background scan, by state: checked or waiting.",
     ),
     family(
         "kiln_reports_waiting",

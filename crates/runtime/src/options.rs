@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kiln_services::HostAllowlist;
+use kiln_admission::Settings;
+use kiln_engine::HostAllowlist;
+use kiln_object::{EngineNames, ReportForm};
 
 use crate::serve::ClientAuthority;
 
@@ -44,6 +46,10 @@ pub struct Options {
     pub as_cleanup: Option<String>,
     /// Where the engine keeps its configuration, records and UpdateRequests.
     pub namespace: String,
+    /// What it calls its own objects, and with that whose policies it runs.
+    pub names: EngineNames,
+    /// Reports of `openreports.io` in the place of PolicyReports.
+    pub open_reports: bool,
     /// The ConfigMap with the configuration.
     pub config_map: String,
     /// The address that the HTTPS server listens on.
@@ -78,10 +84,12 @@ impl Default for Options {
             as_admission: None,
             as_cleanup: None,
             namespace: "kyverno".to_owned(),
-            config_map: "kyverno".to_owned(),
+            names: EngineNames::default(),
+            open_reports: false,
+            config_map: EngineNames::default().config_map(),
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
             webhook_url: None,
-            service: "kyverno-svc".to_owned(),
+            service: EngineNames::default().service(),
             client_ca: None,
             leave_webhooks: false,
             // `kiln up` stops its API server with the engine: no requests can follow.
@@ -91,5 +99,22 @@ impl Default for Options {
             calls_at_once: 16,
             stale_after: Duration::from_secs(180),
         }
+    }
+}
+
+impl Options {
+    /// What users decide about admission, before the ConfigMap says something.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings::named(&self.namespace, &self.names)
+    }
+
+    /// In which form reports are kept.
+    pub(crate) fn report_form(&self) -> ReportForm {
+        ReportForm { names: self.names.clone(), open: self.open_reports }
+    }
+
+    /// Whether policies of Kyverno's groups are run, besides those of Kiln's own.
+    pub(crate) fn runs_kyverno(&self) -> bool {
+        self.names.stands_for_kyverno()
     }
 }

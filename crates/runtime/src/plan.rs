@@ -4,14 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, Reply};
-use kiln_controller::dry_run::{Admit, ClusterReader, DryRun, DryRunResult, NotApplied, rehearse};
-use kiln_controller::{Compile, Settings};
+use kiln_controller::Settings;
+use kiln_controller::dry_run::{
+    Admit, Applied, ClusterReader, DryRun, DryRunResult, NotApplied, rehearse,
+};
 use kiln_diagnostic::Severity;
-use kiln_engine::{Globals, WithGlobals};
+use kiln_engine::{Globals, HostAllowlist, WithGlobals};
 use kiln_object::identity::describe;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, Policy};
-use kiln_services::{HostAllowlist, Services};
+use kiln_services::Services;
 use kiln_value::Value;
 
 use crate::calls::carry_out;
@@ -36,6 +38,8 @@ pub struct PlanInput<'p> {
     pub around: &'p RuleEnvironment,
     /// What rules at admission make of writes.
     pub admit: &'p Admit<'p>,
+    /// What a user applies besides.
+    pub applied: Applied<'p>,
 }
 
 impl fmt::Debug for PlanInput<'_> {
@@ -72,10 +76,16 @@ impl Reader {
         namespace: &str,
         services: &HostAllowlist,
     ) -> Result<RuleEnvironment, ApiError> {
-        let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, "kyverno");
+        let config =
+            ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, &self.names.config_map());
         let config = self.object(&config)?;
-        let (settings, _) = kiln_admission::Settings::new(namespace).read(config.as_ref());
-        let globals = self.runtime.block_on(globals::read_once(&self.client, &self.kinds))?;
+        let (settings, _) =
+            kiln_admission::Settings::named(namespace, &self.names).read(config.as_ref());
+        let globals = self.runtime.block_on(globals::read_once(
+            &self.client,
+            &self.kinds,
+            self.names.stands_for_kyverno(),
+        ))?;
         let services = Services::new(services.clone().and(&settings.services));
         Ok(RuleEnvironment { settings, globals: Arc::new(globals), services })
     }
@@ -96,8 +106,10 @@ pub fn take_refused(reader: &Reader, policies: &mut Vec<Value>) -> Vec<(ObjectId
 
 /// Finds out what rules would do, and does none of it.
 pub fn plan(reader: &Reader, play: PlanInput<'_>) -> DryRunResult {
-    let PlanInput { kinds, policies, exceptions, all, namespace, around, admit } = play;
-    let mut settings = Settings { namespace: namespace.into(), ..Settings::default() };
+    let PlanInput { kinds, policies, exceptions, all, namespace, around, admit, applied } = play;
+    let update_requests = reader.names.update_request();
+    let mut settings =
+        Settings { namespace: namespace.into(), update_requests, ..Settings::default() };
     configure(&mut settings, &around.settings);
     // There is no sender here whom the settings could exclude.
     settings.patience = 0;
@@ -107,12 +119,15 @@ pub fn plan(reader: &Reader, play: PlanInput<'_>) -> DryRunResult {
         kinds,
         settings: &settings,
         policies,
+        policy_kinds: &policy_store::policy_kinds(reader.names.stands_for_kyverno()),
+        compile: &|policy| compiled(policy, kinds, all),
         exceptions,
         globals: Arc::clone(&around.globals),
         services: &around.services,
         admit,
+        applied,
     };
-    rehearse(rehearsal, Box::new(Stored { all }), now())
+    rehearse(rehearsal, now())
 }
 
 /// The policy that the cluster has by the name of one.
@@ -125,8 +140,8 @@ fn refused_update(old: &Value, new: &Value) -> Option<String> {
     if old.get("spec") == new.get("spec") {
         return None;
     }
-    let (old, new) = (policy_store::documents(old).ok()?, policy_store::documents(new).ok()?);
-    let found = kiln_dialects::kyverno::check_update(old.first()?, new.first()?);
+    let (old, new) = (policy_store::document(old), policy_store::document(new));
+    let found = kiln_dialects::kyverno::check_update(&old, &new);
     let refused = found.into_iter().find(|found| found.severity == Severity::Error)?;
     let hint = refused.hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
     Some(format!("the update is denied: {}{hint}", refused.message))
@@ -157,25 +172,14 @@ impl Reader {
     }
 }
 
-/// Compiles policies as they are stored.
-struct Stored {
-    all: bool,
-}
-
-impl Compile for Stored {
-    fn kinds(&self) -> Vec<Gvk> {
-        policy_store::policy_kinds()
-    }
-
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        let policy = policy_store::compile_for_controller(policy, kinds)?;
-        if !self.all {
-            return Ok(policy);
-        }
-        let mut policy = Policy::clone(&policy);
-        for rule in &mut policy.rules {
+/// Compiles a policy as it is stored; its rules also run for what is there already, if all of them are to.
+fn compiled(policy: &Value, kinds: &Kinds, all: bool) -> Result<Arc<Policy>, String> {
+    let policy = policy_store::compile(policy, kinds).map_err(|problem| problem.to_string())?;
+    let mut policy = policy_store::reconciled(policy);
+    if all {
+        for rule in &mut Arc::make_mut(&mut policy).rules {
             Arc::make_mut(rule).lifecycle.existing = true;
         }
-        Ok(Arc::new(policy))
     }
+    Ok(policy)
 }

@@ -7,7 +7,7 @@ use http::Method;
 use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_engine::{ListPage, ListQuery, ReadError, User, View};
-use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_object::{EngineNames, Gvk, Kinds, ObjectId};
 use kiln_value::{Str, Value, value};
 use tokio::runtime::{Builder, Runtime};
 
@@ -41,6 +41,7 @@ pub struct Reader {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
     pub(crate) kinds: Kinds,
+    pub(crate) names: EngineNames,
 }
 
 impl fmt::Debug for Reader {
@@ -64,7 +65,8 @@ impl Reader {
         let kinds = runtime.block_on(Discovery::default().refresh(&client));
         match kinds {
             Ok(kinds) => {
-                Ok(Reader { runtime, client, kinds: kinds.unwrap_or_else(Kinds::builtin) })
+                let kinds = kinds.unwrap_or_else(Kinds::builtin);
+                Ok(Reader { runtime, client, kinds, names: options.names.clone() })
             }
             Err(error) => Err(ConnectError {
                 message: format!(
@@ -74,6 +76,11 @@ impl Reader {
                 hint: "check that the cluster is up and the credentials are valid".to_owned(),
             }),
         }
+    }
+
+    /// What the engine calls its objects.
+    pub fn names(&self) -> &EngineNames {
+        &self.names
     }
 
     /// The kinds that are served.

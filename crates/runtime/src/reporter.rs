@@ -7,8 +7,8 @@ use std::time::Duration;
 use kiln_admission::{Request, ValidationResult};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_engine::Status;
-use kiln_object::{Kinds, ObjectId, metadata};
-use kiln_reports::{ReportedObject, ReportingPolicies, Reports, ResultKey, kinds};
+use kiln_object::{Kinds, ObjectId, ReportForm, metadata};
+use kiln_reports::{ReportedObject, ReportingPolicies, Reports, ResultKey};
 use kiln_rules::{Operation, Policy, Program, Rule};
 use kiln_value::{Map, Str, Value, value};
 use tokio::sync::{Mutex, mpsc};
@@ -25,9 +25,6 @@ use crate::state::AppState;
 const DELAY: u64 = 2_000;
 /// How many reports are read or written at once.
 const AT_ONCE: usize = 8;
-const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "info"];
-/// The label with which a policy is kept from reports.
-const DISABLED: &str = "reports.kyverno.io/disabled";
 
 /// What reports are to know.
 #[derive(Clone, Debug)]
@@ -49,17 +46,12 @@ pub enum ReportNews {
 
 /// Whether a policy is also run on what is stored already.
 pub(crate) fn is_scanned(policy: &Policy, rule: &Rule) -> bool {
-    let spec = policy.origin.document().value().get("spec").unwrap_or(&Value::Null);
-    let flag = |path: &[&str]| spec.get_path(path.iter().copied()).and_then(Value::as_bool);
-    let on = flag(&["background"]).or(flag(&["evaluation", "background", "enabled"]));
-    on.unwrap_or(true) && !rule.asks_for_user() && reports(policy, rule)
+    policy.background && !rule.asks_for_user() && reports(policy, rule)
 }
 
 /// Whether results of a rule are in reports.
 fn reports(policy: &Policy, rule: &Rule) -> bool {
-    let labels = policy.origin.document().value().get_path(["metadata", "labels"]);
-    let disabled = labels.is_some_and(|labels| labels.get(DISABLED).is_some());
-    matches!(rule.program, Program::Validate(_)) && !disabled
+    matches!(rule.program, Program::Validate(_)) && !policy.report.off
 }
 
 fn key_of(rule: &Rule) -> ResultKey {
@@ -121,10 +113,6 @@ fn result(found: &ValidationResult, registry: &Registry) -> Option<Value> {
     if in_cel && found.status == Status::Skip && found.exceptions.is_empty() {
         return None;
     }
-    let document = policy.origin.document().value();
-    let about = |key: &str| {
-        document.str_at(["metadata", "annotations", &format!("policies.kyverno.io/{key}")])
-    };
     let word = found.status.as_str();
     let own = |key: &str| {
         let (_, text) = found.properties.iter().find(|(name, _)| name == key)?;
@@ -143,8 +131,8 @@ fn result(found: &ValidationResult, registry: &Registry) -> Option<Value> {
     }
     let key = key_of(rule);
     let mut map = Map::new();
-    if let Some(category) = about("category") {
-        map.insert("category", category);
+    if let Some(category) = &policy.report.category {
+        map.insert("category", category.clone());
     }
     map.insert("message", message.unwrap_or_else(|| found.message.clone()));
     map.insert("policy", key.policy);
@@ -153,9 +141,9 @@ fn result(found: &ValidationResult, registry: &Registry) -> Option<Value> {
     if let Some(rule) = key.rule {
         map.insert("rule", rule);
     }
-    map.insert("scored", about("scored") != Some("false"));
-    if let Some(severity) = about("severity").filter(|word| SEVERITIES.contains(word)) {
-        map.insert("severity", severity);
+    map.insert("scored", policy.report.scored);
+    if let Some(severity) = &policy.report.severity {
+        map.insert("severity", severity.clone());
     }
     map.insert("source", key.source);
     map.insert("timestamp", value!({"nanos": 0, "seconds": now() / 1000}));
@@ -176,7 +164,8 @@ pub(crate) async fn keep(
 ) {
     let mut news = news.lock().await;
     let mut registry = shared.registry.clone();
-    let mut machine = Reports::new(DELAY);
+    let form = shared.options.report_form();
+    let mut machine = Reports::new(DELAY, form.clone());
     let mut tasks: JoinSet<Done> = JoinSet::new();
     loop {
         let stored = registry.borrow_and_update().clone();
@@ -184,12 +173,12 @@ pub(crate) async fn keep(
         let served = shared.kinds.borrow().clone();
         let room = AT_ONCE.saturating_sub(tasks.len());
         // Without policies nothing is known to be gone.
-        if stored.complete && served.get(&kinds()[0]).is_some() {
+        if stored.complete && served.get(&form.kinds()[0]).is_some() {
             for object in machine.due(now(), room) {
-                let (client, served) = (client.clone(), served.clone());
+                let (client, served, form) = (client.clone(), served.clone(), form.clone());
                 let creates = machine.has_results(&object.uid);
                 tasks.spawn(async move {
-                    let read = read(&client, &served, &object, creates).await;
+                    let read = read(&client, &served, &form, &object, creates).await;
                     Done::Read(object.uid, read)
                 });
             }
@@ -250,6 +239,7 @@ fn take(machine: &mut Reports, news: ReportNews, registry: &Registry) {
 async fn read(
     client: &Client,
     kinds: &Kinds,
+    form: &ReportForm,
     object: &ReportedObject,
     creates: bool,
 ) -> Result<Option<Value>, ApiError> {
@@ -258,7 +248,7 @@ async fn read(
         Err(error) if error.reason == Reason::NotFound => Ok(None),
         Err(error) => Err(error),
     };
-    let report = get(object.report()).await?;
+    let report = get(object.report(form)).await?;
     if report.is_some() || !creates {
         return Ok(report);
     }

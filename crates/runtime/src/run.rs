@@ -5,13 +5,14 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_controller::{Compile, ObservedRequest, ResourceFilter, Settings};
+use kiln_controller::{Engine, Evaluate, Settings};
+use kiln_engine::{ObservedRequest, ResourceFilter};
 use kiln_object::Kinds;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::client::{Client, ConnectError};
-use crate::controller_loop::{Ended, Stored};
+use crate::controller_loop::Ended;
 use crate::discovery::Discovery;
 use crate::health::Health;
 use crate::lease::{self, Term};
@@ -67,15 +68,17 @@ pub async fn run_seen(
 /// What is different about acting in tests.
 #[derive(Clone)]
 pub(crate) struct Acting {
-    /// What compiles and evaluates rules.
-    pub(crate) compile: fn() -> Box<dyn Compile>,
+    /// What evaluates rules.
+    pub(crate) evaluate: fn() -> Box<dyn Evaluate>,
+    /// Runs in the controller's thread whenever it is told what is stored.
+    pub(crate) on_stored: fn(),
     /// The connection to ask for the Lease by, if it is another one.
     pub(crate) lease: Option<Arc<Options>>,
 }
 
 impl Default for Acting {
     fn default() -> Self {
-        Acting { compile: || Box::new(Stored), lease: None }
+        Acting { evaluate: || Box::new(Engine), on_stored: || {}, lease: None }
     }
 }
 
@@ -169,8 +172,7 @@ pub(crate) async fn run_with(
         move || globals::keep(shared.clone(), watcher.clone())
     });
     parts.restarted("rules", move || {
-        let (namespace, config_map) = (options.namespace.clone(), options.config_map.clone());
-        policy_store::keep(watcher.clone(), namespace, config_map, registry_sender.clone())
+        policy_store::keep(watcher.clone(), Arc::clone(&options), registry_sender.clone())
     });
     parts.restarted("status", {
         let (shared, reader) = (shared.clone(), reader.clone());
@@ -257,7 +259,7 @@ async fn act(
     identity: String,
 ) {
     let mut shutdown = shared.shutdown.clone();
-    let lease = acting.lease.unwrap_or_else(|| Arc::clone(&shared.options));
+    let lease = acting.lease.clone().unwrap_or_else(|| Arc::clone(&shared.options));
     loop {
         stands_by(&shared);
         shared.health.good("controller", None);
@@ -283,11 +285,10 @@ async fn act(
         cleaning.spawn(cleanup::keep(shared.clone(), Arc::clone(&term.fence), term.end()));
         let driving = supervisor::on_own_thread(controller_loop::PART, {
             let (shared, settings, hints) = (shared.clone(), settings.clone(), Arc::clone(&hints));
-            let (fence, end) = (Arc::clone(&term.fence), term.end());
+            let (acting, fence, end) = (acting.clone(), Arc::clone(&term.fence), term.end());
             move || async move {
                 let mut hints = hints.lock_owned().await;
-                let compile = (acting.compile)();
-                controller_loop::drive(shared, settings, compile, &mut hints, fence, end).await
+                controller_loop::drive(shared, settings, &acting, &mut hints, fence, end).await
             }
         });
         // Objects that are there are checked by one replica.
@@ -399,13 +400,15 @@ fn settings(options: &Options, who: Option<String>) -> Settings {
     let namespace = options.namespace.as_str();
     // Of an account that people use as well, requests say nothing about who made them.
     let user = who.filter(|user| user.starts_with("system:serviceaccount:"));
-    let usual = || format!("system:serviceaccount:{namespace}:kyverno-background-controller");
+    let usual = || options.names.user(namespace, "background-controller");
     Settings {
         namespace: namespace.into(),
         user: user.unwrap_or_else(usual).into(),
         resync: 3_600_000,
         made_again_after: 700,
         filters: ResourceFilter::usual(namespace),
+        update_requests: options.names.update_request(),
+        report_form: options.report_form(),
         ..Settings::default()
     }
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_admission::{Settings, ValidationResult};
-use kiln_cluster::{Call, Change, Reason};
+use kiln_cluster::{Call, Reason};
 use kiln_controller::AccessCheck;
 use kiln_engine::{
     AccessRequest, ContentHash, EvalEnv, Event, ListPage, ListQuery, ReadError, RuleSet, User,
     View, WithGlobals,
 };
-use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_object::report_form::is_report_group;
+use kiln_object::{Change, Gvk, Kinds, ObjectId, metadata};
 use kiln_reports::ReportedObject;
 use kiln_rules::{Policy, PolicyId};
 use kiln_services::Services;
@@ -112,7 +113,7 @@ fn basis(registry: &Registry, kinds: &Kinds) -> Basis {
     let rules = || scanned.iter().flat_map(|policy| &policy.rules);
     let mut found: Vec<Gvk> = kinds
         .iter()
-        .filter(|kind| kind.verbs().contains(&"watch") && kind.group() != kiln_reports::GROUP)
+        .filter(|kind| kind.verbs().contains(&"watch") && !is_report_group(kind.group()))
         .filter_map(|kind| kinds.preferred(kind.group(), kind.kind()))
         .map(kiln_object::Kind::gvk)
         .filter(|gvk| !is_noise(gvk) && rules().any(|rule| rule.trigger.may_fire_for(gvk, "")))
@@ -129,13 +130,13 @@ fn is_noise(gvk: &Gvk) -> bool {
 
 /// Checks all objects once, and then those that change.
 async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned: Vec<Gvk>) {
-    for kind in kiln_reports::kinds() {
+    for kind in shared.options.report_form().kinds() {
         let reports = list_all(&shared.controller, &kinds, &kind, "", "").await;
         for report in reports.map(|listing| listing.objects).unwrap_or_default() {
             let _ = shared.findings.send(ReportNews::Stored(report)).await;
         }
     }
-    let settings = Settings::new(&shared.options.namespace).read(registry.config.as_ref()).0;
+    let settings = shared.options.settings().read(registry.config.as_ref()).0;
     let exceptions = settings.in_force(&registry.exceptions);
     let rules = RuleSet::new(scanned_policies(&registry)).with_exceptions(exceptions);
     let scanner = Arc::new(Scanner {
@@ -171,7 +172,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
                 continue;
             }
             News::One(_, event) => vec![event.object],
-            News::Unreadable(_) => continue,
+            News::Unserved(_) | News::Unreadable(_) => continue,
         };
         let mut is_new = |object: &Value| {
             let uid: Str = metadata::uid(object).unwrap_or_default().into();
@@ -179,6 +180,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
             seen.insert(uid, hash) != Some(hash)
         };
         changed.retain(|object| !metadata::is_deleted(object) && is_new(object));
+        show_progress(shared, seen.len(), changed.len());
         while !changed.is_empty() {
             let batch: Vec<Value> = changed.drain(..changed.len().min(BATCH)).collect();
             let scanner = Arc::clone(&scanner);
@@ -186,10 +188,21 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
             for found in evaluated.unwrap_or_default() {
                 tell(shared, found).await;
             }
+            show_progress(shared, seen.len(), changed.len());
         }
     }
     // No kind is to be scanned.
     std::future::pending::<()>().await;
+}
+
+/// Tells how many objects the scan knows, and how many of them are still to be checked.
+#[allow(clippy::cast_precision_loss, reason = "a count for people")]
+fn show_progress(shared: &AppState, known: usize, waiting: usize) {
+    let set = |state: &str, number: usize| {
+        shared.metrics.set("kiln_scan_objects", &[("state", state)], number as f64);
+    };
+    set("checked", known.saturating_sub(waiting));
+    set("waiting", waiting);
 }
 
 /// An object without what changes by itself.

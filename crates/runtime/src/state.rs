@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kiln_controller::ObservedRequest;
-use kiln_engine::Globals;
+use kiln_engine::{Globals, ObservedRequest};
 use kiln_object::{Kinds, ObjectId};
 use kiln_value::Str;
 use tokio::sync::{mpsc, watch};

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::webhook_needs::WebhookNeeds;
-use kiln_admission::webhooks::POLICY_VALIDATING;
 use kiln_cluster::{Call, ObjectPatch, Reason};
 use kiln_dialects::not_run_in_words;
 use kiln_object::{Gvk, ObjectId, metadata};
@@ -116,7 +114,8 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
 /// Whether some process answers requests: then there is a webhook for policies.
 async fn is_admission_elsewhere(shared: &AppState, client: &Client) -> bool {
     let kind = Gvk::new("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
-    let call = Call::Get(ObjectId::new(kind, "", POLICY_VALIDATING));
+    let [_, _, (_, name), _] = shared.options.names.webhook_configurations();
+    let call = Call::Get(ObjectId::new(kind, "", &name));
     let kinds = shared.kinds.borrow().clone();
     carry_out(client, &kinds, &call).await.is_ok()
 }
@@ -146,7 +145,7 @@ fn count(shared: &AppState, stored: &Registry) {
 impl StoredPolicy {
     /// Whether its rules are in CEL: then its conditions have another place.
     fn is_scripted(&self) -> bool {
-        self.id.gvk.group == "policies.kyverno.io"
+        kiln_object::policy_kinds::is_cel(&self.id.gvk)
     }
 
     /// Where its status has conditions.
@@ -173,6 +172,7 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
         Ok(sound) => sound,
         Err(why) => {
             let reason = if policy.is_broken() { "Failed" } else { NOT_RUN };
+            let why = &why.to_string();
             return Some(match (scripted, plain) {
                 (true, _) => condition_status(Some((reason, why)), None),
                 (_, true) => value!({"conditions": ready_condition(false, reason, why)}),
@@ -209,7 +209,7 @@ fn wanted(policy: &StoredPolicy, admission: &Admission<'_>, unserved: &[String])
             let status = condition_status(missing.as_deref().map(|why| ("Failed", why)), nobody);
             let checks = |rule: &Arc<Rule>| matches!(rule.program, Program::Validate(_));
             // Kyverno: a policy that no request reaches has no webhook to tell of.
-            match sound.rules.iter().all(checks) && WebhookNeeds::of(sound).off {
+            match sound.rules.iter().all(checks) && sound.delivery.off {
                 true => without_condition(status, "WebhookConfigured"),
                 false => status,
             }
@@ -224,7 +224,7 @@ const NO_ADMISSION: &str =
 
 /// Why a policy does not do all that it says where no replica answers requests; none when it does.
 fn needs_requests(policy: &Policy) -> Option<String> {
-    let asks = WebhookNeeds::of(policy).asks_for_request;
+    let asks = policy.needed_facts().user;
     let needs = |rule: &&Arc<Rule>| {
         let named = rule.trigger.named_operations();
         let kinds = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
@@ -456,7 +456,9 @@ mod tests {
         let object = read.unwrap().remove(0).into_value();
         let kinds = kiln_object::Kinds::builtin();
         let (compiled, not_run) = crate::policy_store::compile_whole(&object, &kinds);
-        StoredPolicy { id: ObjectId::of(&object).unwrap(), object, compiled, not_run }
+        let reconciled = compiled.clone();
+        let id = ObjectId::of(&object).unwrap();
+        StoredPolicy { id, object, compiled, reconciled, not_run }
     }
 
     fn rule(kinds: &str, more: &str) -> StoredPolicy {

@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_cluster::{ApiError, Call, Reason};
-use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
+use kiln_object::{EngineNames, Gvk, Kinds, ObjectId, Selector, metadata};
 use kiln_value::Value;
 use tokio::runtime::Builder;
 
@@ -41,9 +40,9 @@ pub struct Uninstall {
 }
 
 /// The webhook configurations that engines register.
-pub fn webhook_configurations() -> impl Iterator<Item = ObjectId> {
-    CONFIGURATIONS.into_iter().map(|(kind, name)| {
-        ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", name)
+pub fn webhook_configurations(names: &EngineNames) -> impl Iterator<Item = ObjectId> + use<> {
+    names.webhook_configurations().into_iter().map(|(kind, name)| {
+        ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", &name)
     })
 }
 
@@ -67,7 +66,8 @@ pub fn uninstall(
             stopped(message, "check that the cluster is up and the credentials are valid")
         })?;
         let kinds = kinds.unwrap_or_else(Kinds::builtin);
-        let remover = Remover { client, kinds, namespace: &options.namespace, plan };
+        let remover =
+            Remover { client, kinds, namespace: &options.namespace, names: &options.names, plan };
         remover.remove(said).await
     })
 }
@@ -86,6 +86,7 @@ struct Remover<'o> {
     client: Client,
     kinds: Kinds,
     namespace: &'o str,
+    names: &'o EngineNames,
     plan: &'o Uninstall,
 }
 
@@ -114,7 +115,7 @@ impl Remover<'_> {
             }
             said("no leader remains");
         }
-        for id in webhook_configurations() {
+        for id in webhook_configurations(self.names) {
             self.delete(&id, said).await?;
         }
         let (last, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|id| {
@@ -141,7 +142,7 @@ impl Remover<'_> {
         }
         // Who made a webhook configuration cannot be seen in it: its name and labels are Kyverno's.
         let is_ours = metadata::label(&found, "app.kubernetes.io/name") == Some("kiln")
-            || webhook_configurations().any(|webhooks| webhooks == *id);
+            || webhook_configurations(self.names).any(|webhooks| webhooks == *id);
         if !is_ours {
             let why = "it does not carry the label app.kubernetes.io/name: kiln";
             return Ok(Fate::Stays(why.to_owned()));
@@ -259,7 +260,7 @@ impl Remover<'_> {
 
     /// The namespaces in which engines hold Leases.
     async fn leases(&self) -> Result<Vec<String>, ConnectError> {
-        let ours = lease::id(self.namespace);
+        let ours = lease::id(self.namespace, self.names);
         let call = Call::List {
             kind: ours.gvk.clone(),
             namespace: None,
@@ -278,7 +279,7 @@ impl Remover<'_> {
     /// Waits until the Lease runs out or is given back, or is held by a pod that will end. Another replica that renews it
     /// acts from elsewhere.
     async fn wait_for_lease(&self, namespace: &str, ending: &[String]) -> Result<(), ConnectError> {
-        let call = Call::Get(lease::id(namespace));
+        let call = Call::Get(lease::id(namespace, self.names));
         let mut seen: Option<(Value, Instant)> = None;
         let mut renewals = 0;
         loop {

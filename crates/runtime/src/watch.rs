@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
-use kiln_cluster::{ApiError, Change, Reason, WatchEvent};
-use kiln_object::{Gvk, Kinds, metadata};
+use kiln_cluster::{ApiError, Reason, WatchEvent};
+use kiln_object::{Change, Gvk, Kinds, metadata};
 use kiln_value::{KeyTable, Str, Value, json};
 use tokio::sync::{mpsc, watch};
 
@@ -258,12 +258,10 @@ fn read(mut value: Value) -> Result<WatchNews, ApiError> {
     let object = value.as_map_mut().and_then(|map| map.remove("object")).unwrap_or(Value::Null);
     let revision =
         || metadata::resource_version(&object).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let change = match word.as_str() {
-        "ADDED" => Change::Added,
-        "MODIFIED" => Change::Modified,
-        "DELETED" => Change::Deleted,
-        "BOOKMARK" => return Ok(WatchNews::Upto(revision())),
-        _ => {
+    let change = match Change::read(&word) {
+        Some(change) => change,
+        None if word == "BOOKMARK" => return Ok(WatchNews::Upto(revision())),
+        None => {
             let code = object.get("code").and_then(Value::as_i64).unwrap_or(500);
             let status = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
             return Err(sort(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &object));

@@ -9,8 +9,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use kiln_admission::certificates::Pair;
 use kiln_apiserver::Record;
+use kiln_certificates::Pair;
 use kiln_value::{Str, Value, json, value};
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 

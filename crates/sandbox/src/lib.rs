@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::certificates::{Certificates, Names, Stored};
 use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
+use kiln_certificates::{Certificates, Names, Stored};
 use kiln_value::{Value, json, value};
 use rustls::ServerConfig;
 use rustls::crypto::ring;

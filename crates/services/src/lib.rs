@@ -5,12 +5,7 @@
 //! a connection is made, and the address that was looked at is the one that is connected to. Redirects are not followed,
 //! and no credentials are added.
 //!
-//! | module | holds |
-//! |---|---|
-//! | [`allowlist`] | the list of hosts, and addresses that are not reached by a name |
-//! | here | the request itself |
-
-pub mod allowlist;
+//! The list itself is [`kiln_engine::HostAllowlist`].
 
 use std::io::Read as _;
 use std::net::IpAddr;
@@ -19,15 +14,16 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use kiln_engine::{ExternalData, ExternalDataError, ServiceAnswer, ServiceRequest};
+use kiln_engine::{
+    AllowedHost, ExternalData, ExternalDataError, HostAllowlist, RefusedAddress, ServiceAnswer,
+    ServiceRequest,
+};
 use kiln_rules::Method;
 use kiln_value::{KeyTable, Value, json};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Body, http};
-
-pub use allowlist::{Host, HostAllowlist};
 
 /// How long a service may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -115,7 +111,7 @@ impl Services {
         };
         answer.map_err(|error| match error {
             // What the resolver refuses is not a failure of the network.
-            ureq::Error::Other(why) if why.is::<allowlist::Kept>() => {
+            ureq::Error::Other(why) if why.is::<RefusedAddress>() => {
                 ExternalDataError::refused(format!("{url}: {why}"))
             }
             error => ExternalDataError::failed(format!("{url} does not answer: {error}")),
@@ -162,7 +158,7 @@ pub fn read_within(body: &mut Body, most: u64) -> Result<Option<Vec<u8>>, std::i
 /// Looks up names, and keeps back addresses that a name must not lead to.
 #[derive(Debug)]
 struct Guarded {
-    host: Host,
+    host: AllowedHost,
 }
 
 impl Resolver for Guarded {

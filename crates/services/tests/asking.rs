@@ -4,9 +4,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use kiln_engine::{ExternalData as _, ExternalDataError, ServiceAnswer, ServiceRequest};
+use kiln_engine::{
+    ExternalData as _, ExternalDataError, HostAllowlist, ServiceAnswer, ServiceRequest,
+};
 use kiln_rules::Method;
-use kiln_services::{HostAllowlist, Services};
+use kiln_services::Services;
 use kiln_value::{Str, Value, value};
 
 /// A service that gives one answer to each who asks, and hands over what it was asked.

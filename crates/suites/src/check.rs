@@ -321,6 +321,8 @@ impl Checking<'_> {
             audit_warns: false,
             // Kyverno: what one policy denies, others still generate for.
             follows_denied: true,
+            // Kyverno: objects are compared as rules leave them.
+            schemas: None,
         };
         let report = run_offline(&job, self.options.sources);
         for warning in &report.warnings {

@@ -1,6 +1,6 @@
 //! An object against the one that was expected.
 
-use kiln_engine::{LABEL_PREFIX, MANAGED_BY, MANAGER};
+use kiln_engine::{MANAGED_BY, is_manager, is_ownership_label};
 use kiln_object::ObjectId;
 use kiln_value::{Map, Value};
 use kiln_yaml::emit;
@@ -43,8 +43,8 @@ fn comparable(object: &Value) -> Value {
     let labels = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("labels"));
     if let Some(labels) = labels.and_then(Value::as_map_mut) {
         labels.retain(|key, value| {
-            let of_manager = key == MANAGED_BY && value.as_str() == Some(MANAGER);
-            !of_manager && !key.starts_with(LABEL_PREFIX)
+            let of_manager = key == MANAGED_BY && value.as_str().is_some_and(is_manager);
+            !of_manager && !is_ownership_label(key)
         });
     }
     tidy(&object).unwrap_or(Value::Null)

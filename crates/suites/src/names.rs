@@ -1,7 +1,7 @@
 //! What the names in an expectation mean.
 
 use kiln_object::ObjectId;
-use kiln_rules::{Dialect, PolicyId, RuleId};
+use kiln_rules::{PolicyId, RuleId};
 
 use crate::format::ResourceName;
 
@@ -22,13 +22,7 @@ pub(crate) fn means_key(name: &str, key: &str) -> bool {
 /// Whether a rule is all of its policy, so that its own name says nothing.
 // Kyverno: for these policies, what is written as the rule is not looked at.
 pub(crate) fn is_the_policy(id: &RuleId) -> bool {
-    matches!(
-        id.policy.dialect,
-        Dialect::ValidatingPolicy
-            | Dialect::ValidatingAdmissionPolicy
-            | Dialect::CleanupPolicy
-            | Dialect::DeletingPolicy
-    )
+    id.policy.is_its_rule()
 }
 
 /// A rule may be meant by the name of the one that it was rewritten from.

@@ -15,6 +15,8 @@ pub mod control_plane;
 mod corpus;
 mod kyverno;
 pub mod markdown;
+#[cfg(feature = "memory")]
+pub mod memory;
 mod missing;
 #[cfg(feature = "server")]
 pub mod server;

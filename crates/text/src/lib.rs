@@ -12,6 +12,7 @@ pub mod duration;
 pub mod float;
 pub mod image;
 pub mod names;
+pub mod path;
 pub mod quantity;
 pub mod quote;
 pub mod range;

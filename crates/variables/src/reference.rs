@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use kiln_text::path;
 use kiln_value::{Key, Path, Segment, Value};
 use memchr::{memchr, memchr2, memmem, memrchr};
 
@@ -320,17 +321,8 @@ fn anchored(key: &str) -> Option<&str> {
 
 /// Resolves `.`, `..` and doubled slashes of an absolute path. The root of a document has no slash.
 fn clean(path: &str) -> String {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop();
-            }
-            part => parts.push(part),
-        }
-    }
-    parts.iter().flat_map(|part| ["/", part]).collect()
+    let cleaned = path::clean(&format!("/{path}"));
+    if cleaned == "/" { String::new() } else { cleaned }
 }
 
 #[cfg(test)]

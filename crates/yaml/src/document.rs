@@ -1,6 +1,6 @@
 //! Documents: a value, and where it came from.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use kiln_diagnostic::{Diagnostic, Source, SourceLocation, did_you_mean};
 use kiln_value::de::Problem;
@@ -16,14 +16,31 @@ use crate::span::{Nowhere, Places, Spot, Track};
 #[derive(Clone, Debug)]
 pub struct Document {
     value: Value,
-    source: Arc<Source>,
+    text: DocumentText,
     /// Where its text begins in the source.
     start: usize,
     /// How it was read, so that it can be read again with places.
     options: ReadOptions,
 }
 
+/// The text of a document.
+#[derive(Clone, Debug)]
+enum DocumentText {
+    /// It was read from this.
+    Read(Arc<Source>),
+    /// There was only a value: its text is written when a place is asked for, once for all clones.
+    Unwritten { name: Arc<str>, source: Arc<OnceLock<Arc<Source>>> },
+}
+
 impl Document {
+    /// The document of a value that came without a text, such as a stored object. Its text, by which places are found, is
+    /// the value as JSON, and is written when a place is asked for: most are asked for none.
+    pub fn from_value(name: &str, value: Value, options: ReadOptions) -> Self {
+        let text = DocumentText::Unwritten { name: name.into(), source: Arc::default() };
+        Document { value, text, start: 0, options }
+    }
+
+    /// The value.
     pub fn value(&self) -> &Value {
         &self.value
     }
@@ -35,7 +52,12 @@ impl Document {
 
     /// The text it came from.
     pub fn source(&self) -> &Arc<Source> {
-        &self.source
+        match &self.text {
+            DocumentText::Read(source) => source,
+            DocumentText::Unwritten { name, source } => source.get_or_init(|| {
+                Arc::new(Source::new(&**name, json::to_string_pretty(&self.value)))
+            }),
+        }
     }
 
     /// Where the document begins.
@@ -60,20 +82,20 @@ impl Document {
     pub fn places(&self) -> Places {
         let mut keys = KeyTable::new();
         let composed =
-            Composer::<Spot>::new(&self.source, self.start, &self.options, &mut keys).document();
+            Composer::<Spot>::new(self.source(), self.start, &self.options, &mut keys).document();
         let root = match composed {
             Ok(Some(composed)) => composed.track,
             // JSON that YAML cannot read; the beginning is the best there is.
             _ => Spot::scalar(self.start..self.start),
         };
-        Places::new(Arc::clone(&self.source), root)
+        Places::new(Arc::clone(self.source()), root)
     }
 
     /// The text of the value at this path as it stands in the source: `1.50`, where the value is
     /// 1.5. `None` when there is no such value.
     pub fn written(&self, path: &Path) -> Option<&str> {
         self.value.get_path(path)?;
-        self.source.text().get(self.locate(path).span())
+        self.source().text().get(self.locate(path).span())
     }
 
     /// The text at this path as it is meant, where kustomize reads folded text (`>`) twice and
@@ -82,7 +104,7 @@ impl Document {
         let options = ReadOptions { scalars: ScalarTable::V2, ..self.options };
         let mut keys = KeyTable::new();
         let composed =
-            Composer::<Nowhere>::new(&self.source, self.start, &options, &mut keys).document();
+            Composer::<Nowhere>::new(self.source(), self.start, &options, &mut keys).document();
         let value = composed.ok()??.value;
         Some(value.get_path(path)?.as_str()?.to_owned())
     }
@@ -152,7 +174,7 @@ impl Reader {
             if !composed.empty {
                 documents.push(Document {
                     value: composed.value,
-                    source: Arc::clone(source),
+                    text: DocumentText::Read(Arc::clone(source)),
                     start: line_start(source.text(), composed.start),
                     options,
                 });
@@ -170,7 +192,8 @@ impl Reader {
     }
 
     fn document(&self, value: Value, source: &Arc<Source>, start: usize) -> Document {
-        Document { value, source: Arc::clone(source), start, options: self.options }
+        let text = DocumentText::Read(Arc::clone(source));
+        Document { value, text, start, options: self.options }
     }
 
     /// The value of a text that is one JSON object or list and means the same as YAML.

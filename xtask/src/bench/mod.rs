@@ -4,6 +4,7 @@
 //! process of its own; the medians go into a section of `BENCHMARKS.md`. A peer that is not there is
 //! named as missing, never guessed.
 
+mod charts;
 mod client;
 mod kustomize;
 pub(crate) mod kyverno;
@@ -96,6 +97,12 @@ const BENCHES: &[Bench] = &[
         name: "kustomize",
         about: "`kiln build` beside `kustomize build`, whose outputs were the same bytes for every tree.",
         measure: |report, args| kustomize::measure(report, args.runs),
+    },
+    Bench {
+        name: "charts",
+        about: "`helmCharts` in `kiln build --enable-helm` beside `kustomize build --enable-helm` with the helm program, whose \
+                outputs were the same bytes for every tree.",
+        measure: |report, args| charts::measure(report, args.runs),
     },
     Bench {
         name: "plugins",

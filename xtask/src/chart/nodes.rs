@@ -131,7 +131,7 @@ impl Drop for Nodes {
         let _ = self.watch.wait();
         self.inner.ended.store(true, Ordering::Relaxed);
         self.inner.running().clear();
-        // Their processes are told to end.
+        // Their processes get SIGTERM.
         thread::sleep(Duration::from_secs(1));
     }
 }

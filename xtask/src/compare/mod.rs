@@ -6,6 +6,7 @@
 mod dice;
 mod kustomize;
 mod kyverno;
+mod pattern_errors;
 mod patterns;
 mod validate;
 

@@ -68,7 +68,7 @@ pub(super) fn layout(programs: &BTreeMap<&str, Vec<u8>>, source: &Source) -> Res
     });
     let mut top = layout.add(INDEX, index.to_string().into_bytes());
     layout.digest = top["digest"].as_str().unwrap_or_default().to_owned();
-    // Tools that load a layout name the image so; "localhost" is nobody's registry.
+    // Tools that load a layout name the image so; "localhost" names no registry.
     let name = source.image.as_deref().unwrap_or("localhost/kiln");
     top["annotations"] = json!({
         "org.opencontainers.image.ref.name": source.version,

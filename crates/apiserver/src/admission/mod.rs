@@ -11,8 +11,8 @@ pub(crate) use quota::status as quota_status;
 
 use kiln_value::Value;
 
-use crate::authorization::User;
-use crate::paths::Target;
+use crate::access::authorization::User;
+use crate::request::paths::Target;
 use crate::server::Server;
 use crate::status::RequestFailure;
 

@@ -10,12 +10,12 @@ use kiln_value::{Str, Value, json};
 
 use super::webhooks::{conditions_hold, covered, request, selected};
 use super::{Operation, Review};
-use crate::managed_fields::Kinded;
 use crate::server::Server;
 use crate::status::RequestFailure;
 use crate::storage::TableKey;
 use crate::types::Typed;
 use crate::write::decode_mutated;
+use crate::write::managed_fields::Kinded;
 
 /// How many expressions are kept compiled.
 const KEPT: usize = 2000;
@@ -199,9 +199,9 @@ fn parameters(
             table
                 .map(|(_, object)| object.clone())
                 .filter(|object| {
-                    selector
-                        .as_ref()
-                        .is_none_or(|selector| selector.matches(crate::fields::labels(object)))
+                    selector.as_ref().is_none_or(|selector| {
+                        selector.matches(crate::read::field_selector::labels(object))
+                    })
                 })
                 .collect()
         }

@@ -8,7 +8,7 @@ use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_value::{Map, Value, json, value};
 
 use super::{Operation, Review};
-use crate::fields::labels;
+use crate::read::field_selector::labels;
 use crate::server::{Server, WebhookCall};
 use crate::status::RequestFailure;
 use crate::storage::TableKey;

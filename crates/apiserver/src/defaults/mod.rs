@@ -38,7 +38,7 @@ pub(crate) fn fill(gvk: &Gvk, object: &mut Value) {
         ("", "PodTemplate") => pod::template(object, &["template"]),
         ("", "Service") => service(object),
         ("", "Secret") => {
-            kiln_cluster::fold_string_data(object);
+            kiln_object::fold_string_data(object);
             default(object, &["type"], "Opaque");
         }
         ("", "Namespace") => {

@@ -2,10 +2,12 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | `convert` | versions and groups of one kind |
 //! | `decode` | reads an object as a Go program with these types would, and writes it as one |
 //! | `protobuf` | reads protobuf bodies |
 //! | `shape` | tells apply what it must know |
 
+pub(crate) mod convert;
 mod decode;
 mod protobuf;
 mod shape;

@@ -5,7 +5,7 @@ use kiln_value::{Map, Value};
 
 use super::definition;
 use super::pod::{port_range, spec, template};
-use crate::fields::labels;
+use crate::read::field_selector::labels;
 use crate::status::{FieldProblem, FieldProblemKind};
 
 /// The most data of a ConfigMap or Secret.

@@ -11,13 +11,14 @@ mod pod;
 use kiln_object::Kind;
 use kiln_value::Value;
 
+use crate::crd::Customs;
 use crate::server::State;
 use crate::status::FieldProblem;
 
 /// What is wrong with a new object.
 pub(crate) fn created(state: &State, kind: &Kind, object: &Value) -> Vec<FieldProblem> {
     let mut problems = metadata::check(kind, object);
-    problems.extend(content(state, kind, object, None));
+    problems.extend(content(&state.customs, kind, object, None));
     problems
 }
 
@@ -32,7 +33,7 @@ pub(crate) fn changed(
     let mut problems = metadata::check(kind, new);
     problems.extend(metadata::check_change(old, new));
     if subresource.is_empty() || subresource == "scale" || state.is_custom(&kind.gvk()) {
-        problems.extend(content(state, kind, new, Some(old)));
+        problems.extend(content(&state.customs, kind, new, Some(old)));
     }
     if subresource.is_empty() && !state.is_custom(&kind.gvk()) {
         problems.extend(kinds::check_change(kind, old, new));
@@ -40,8 +41,14 @@ pub(crate) fn changed(
     problems
 }
 
-fn content(state: &State, kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<FieldProblem> {
-    match state.customs.get(&kind.gvk()) {
+/// What is wrong with the fields of an object besides its metadata.
+pub(crate) fn content(
+    customs: &Customs,
+    kind: &Kind,
+    object: &Value,
+    old: Option<&Value>,
+) -> Vec<FieldProblem> {
+    match customs.get(&kind.gvk()) {
         Some(custom) => custom.problems(object, old),
         None => kinds::check(kind, object, old),
     }

@@ -6,16 +6,19 @@ use super::{
     Keeper, check_weight, fill_defaults, has_generation, has_status, invalid, metadata_mut,
     name_end, new_uid, read_body, store,
 };
+use crate::access::escalation;
 use crate::admission::{self, Operation, Review};
 use crate::controllers::furnish;
-use crate::convert::{from_storage, to_storage};
-use crate::options::WriteOptions;
-use crate::paths::Target;
 use crate::read;
 use crate::request::Response;
+use crate::request::media;
+use crate::request::options::WriteOptions;
+use crate::request::paths::Target;
 use crate::server::{Call, Server, State};
 use crate::status::RequestFailure;
-use crate::{defaults, escalation, managed_fields, media, validate};
+use crate::types::convert::{from_storage, to_storage};
+use crate::write::managed_fields;
+use crate::{defaults, validate};
 
 /// How often a made-up name is made up anew because it is taken.
 const NAMES: usize = 8;
@@ -24,7 +27,7 @@ const NAMES: usize = 8;
 pub(crate) struct Creation<'c> {
     pub(crate) target: &'c Target,
     pub(crate) options: &'c WriteOptions,
-    pub(crate) user: &'c crate::authorization::User,
+    pub(crate) user: &'c crate::access::authorization::User,
     /// Whether its managers are written already.
     pub(crate) managed: bool,
     pub(crate) warnings: &'c mut Vec<String>,
@@ -96,6 +99,10 @@ pub(crate) fn create_object(
     {
         let state = server.read();
         defaults::prepare(server, &state, &gvk, &mut object);
+        // Kubernetes: stored objects are defaulted when they are read, also the status that a client may not send.
+        if let Some(custom) = state.customs.get(&gvk) {
+            custom.fill_defaults(&mut object);
+        }
         if !has_generation(&state, &gvk) {
             // A generation that the client sent stays, where generations are not counted.
         } else if let Some(metadata) = metadata_mut(&mut object) {

@@ -5,16 +5,17 @@ use kiln_value::{Map, Value};
 
 use super::update::is_over;
 use super::{TRIES, has_generation, metadata_mut, store, take};
+use crate::access::authorization::User;
 use crate::admission::{self, Operation, Review};
-use crate::authorization::User;
-use crate::convert::{from_storage, to_storage};
-use crate::options::{DeleteOptions, Propagation};
-use crate::paths::Target;
+use crate::read::listing;
 use crate::read::{self, current};
 use crate::request::Response;
+use crate::request::media;
+use crate::request::options::{DeleteOptions, Propagation};
+use crate::request::paths::Target;
 use crate::server::{Call, Server, State};
 use crate::status::{About, RequestFailure};
-use crate::{media, read::listing};
+use crate::types::convert::{from_storage, to_storage};
 
 /// What became of an object.
 pub(crate) enum Gone {

@@ -9,6 +9,7 @@
 
 mod create;
 mod delete;
+pub(crate) mod managed_fields;
 mod patch;
 pub(crate) mod scale;
 mod subresource;
@@ -23,14 +24,16 @@ pub(crate) use patch::patch;
 pub(crate) use subresource::create_subresource;
 pub(crate) use update::{is_over, update, update_object};
 
-use crate::managed_fields::{Keeping, Kinded};
-use crate::object_size::{HEAVIEST, weight};
-use crate::options::{FieldValidation, WriteOptions};
-use crate::paths::Target;
+use crate::crd::Customs;
+use crate::defaults;
+use crate::request::media;
+use crate::request::options::{FieldValidation, WriteOptions};
+use crate::request::paths::Target;
 use crate::server::{Call, Server, State};
 use crate::status::{FieldProblem, RequestFailure};
+use crate::storage::object_size::{HEAVIEST, weight};
 use crate::types::{decode, types};
-use crate::{defaults, media};
+use crate::write::managed_fields::{Keeping, Kinded};
 
 /// How often a write is tried again because another client wrote.
 const TRIES: usize = 8;
@@ -125,17 +128,18 @@ fn understand(
         map.insert("kind", name);
         map.insert("apiVersion", api_version.as_str());
     }
-    decode_as(state, &gvk, object, unknown).map_err(|why| handled(kind.version(), name, &why))
+    decode_as(&state.customs, &gvk, object, unknown)
+        .map_err(|why| handled(kind.version(), name, &why))
 }
 
 /// Decodes an object that says of what kind it is, in Go's words where it cannot be.
-fn decode_as(
-    state: &State,
+pub(crate) fn decode_as(
+    customs: &Customs,
     gvk: &Gvk,
     mut object: Value,
     unknown: &mut Vec<String>,
 ) -> Result<Value, String> {
-    if let Some(custom) = state.customs.get(gvk).cloned() {
+    if let Some(custom) = customs.get(gvk) {
         let metadata = object.get("metadata").cloned().unwrap_or_else(Value::map);
         let metadata = decode_metadata(&metadata, unknown)?;
         let given = object.clone();
@@ -183,7 +187,7 @@ pub(crate) fn decode_mutated(
     }
     let state = server.read();
     // Kubernetes: unknown fields go without a word here.
-    let mut decoded = decode_as(&state, &gvk, after, &mut Vec::new()).map_err(internal)?;
+    let mut decoded = decode_as(&state.customs, &gvk, after, &mut Vec::new()).map_err(internal)?;
     fill_defaults(&state, &gvk, &mut decoded)?;
     Ok(decoded)
 }

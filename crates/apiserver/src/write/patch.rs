@@ -8,12 +8,14 @@ use kiln_value::{KeyTable, Number, Value, json};
 use super::create::Creation;
 use super::update::{ObjectUpdate, check_identity};
 use super::{Keeper, TRIES, create_object, understand, update_object};
-use crate::options::{FieldValidation, WriteOptions};
+use crate::access::authorization;
 use crate::read::{self, current};
 use crate::request::Response;
+use crate::request::media;
+use crate::request::options::{FieldValidation, WriteOptions};
 use crate::server::{Call, Server};
 use crate::status::{FieldProblem, RequestFailure};
-use crate::{authorization, managed_fields, media};
+use crate::write::managed_fields;
 
 /// The most operations of a JSON patch.
 const MOST_OPERATIONS: usize = 10_000;
@@ -125,6 +127,8 @@ fn change(
             managed: false,
             warnings: &mut call.warnings,
         };
+        // A patch is meant for whatever is stored, so it is computed again when another client was faster. A client that names a
+        // version wants to hear of that instead.
         match update_object(server, change, &old, new) {
             Err(failure)
                 if failure.reason == "Conflict"
@@ -348,6 +352,7 @@ fn apply(
             return Err(RequestFailure::internal("the types of this kind are not known here"));
         };
         let merged = keeping.apply(old.as_ref(), &applied, force)?;
+        // Carried past decoding: they are in their final form already.
         let entries = merged.get_path(["metadata", "managedFields"]).cloned();
         let mut unknown = Vec::new();
         let mut new = understand(&server.read(), &target_kind, merged, &mut unknown)

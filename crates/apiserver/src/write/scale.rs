@@ -6,15 +6,16 @@ use kiln_value::{Map, Value, value};
 use super::patch::{PatchKind, applied, patched};
 use super::update::ObjectUpdate;
 use super::{Keeper, TRIES, update_object};
-use crate::media::ResponseForm;
-use crate::options::WriteOptions;
-use crate::paths::Target;
 use crate::read::current;
+use crate::read::table;
 use crate::request::Response;
+use crate::request::media;
+use crate::request::media::ResponseForm;
+use crate::request::options::WriteOptions;
+use crate::request::paths::Target;
 use crate::server::{Call, Server, State};
 use crate::status::{FieldProblem, RequestFailure};
 use crate::types::{decode, types};
-use crate::{media, table};
 
 /// Where the numbers stand.
 fn paths(state: &State, target: &Target) -> (Vec<String>, Vec<String>) {

@@ -5,17 +5,17 @@ use kiln_value::{Value, value};
 
 use super::delete::success;
 use super::{remove_object, tell_strict, update::ObjectUpdate, update_object};
+use crate::access::tokens;
 use crate::admission::{self, Operation, Review};
-use crate::fields::labels;
-use crate::media;
-use crate::options::{DeleteOptions, WriteOptions};
-use crate::paths::Target;
+use crate::read::field_selector::labels;
 use crate::read::{self, current};
 use crate::request::Response;
+use crate::request::media;
+use crate::request::options::{DeleteOptions, WriteOptions};
+use crate::request::paths::Target;
 use crate::server::{Call, Server};
 use crate::status::RequestFailure;
 use crate::storage::TableKey;
-use crate::tokens;
 use crate::types::{decode, types};
 
 /// Answers a creation below an object.

@@ -6,16 +6,18 @@ use super::{
     Keeper, TRIES, check_weight, fill_defaults, has_generation, has_status, invalid, metadata_mut,
     read_body, store, take,
 };
+use crate::access::authorization::User;
+use crate::access::escalation;
 use crate::admission::{self, Operation, Review};
-use crate::authorization::User;
-use crate::convert::{from_storage, to_storage};
-use crate::options::WriteOptions;
-use crate::paths::Target;
 use crate::read::{self, current};
 use crate::request::Response;
+use crate::request::media;
+use crate::request::options::WriteOptions;
+use crate::request::paths::Target;
 use crate::server::{Call, Server, State};
 use crate::status::{FieldProblem, RequestFailure};
-use crate::{defaults, escalation, media, validate};
+use crate::types::convert::{from_storage, to_storage};
+use crate::{defaults, validate};
 
 /// Answers a replacement.
 pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
@@ -117,6 +119,7 @@ pub(crate) fn update_object(
     let kind = &target.kind;
     let gvk = kind.gvk();
     let version = new.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
+    // Everything from here on works on a copy and without a lock; the version decides at the end whether it still holds.
     let known = old.str_at(["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
     if !version.is_empty() && version != known {
         return Err(RequestFailure::modified(&target.about()));
@@ -146,6 +149,7 @@ pub(crate) fn update_object(
     };
     admission::change(server, &review, &mut new, warnings)?;
     check_weight(&new)?;
+    // Again, since admission may have changed them.
     keep_system_fields(old, &mut new, target);
     escalation::check(server, user, target, Some(old), &new)?;
     {
@@ -159,6 +163,7 @@ pub(crate) fn update_object(
         invalid(kind, &new, &problems)?;
     }
     admission::check(server, &review, &mut new, warnings)?;
+    // With the old version, so that an update that changes nothing is equal to the stored object and makes no event.
     let _ = new.set(["metadata", "resourceVersion"], known.as_str());
     if new == *old {
         return Ok(old.clone());
@@ -277,7 +282,7 @@ fn keep_managed(new: &mut Value, managed: Option<Value>) {
         Some(managed) => {
             let _ = new.set(["metadata", "managedFields"], managed);
         }
-        None => crate::managed_fields::strip(new),
+        None => crate::write::managed_fields::strip(new),
     }
 }
 

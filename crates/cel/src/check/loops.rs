@@ -14,6 +14,7 @@ impl Checker<'_> {
             Type::Map(entry) => entry.as_ref().clone(),
             Type::Dyn | Type::Error => (Type::Dyn, Type::Dyn),
             Type::Variable(_) => {
+                // Nothing is known of it yet, and nothing later could say it in time for the body.
                 self.unifier.assignable(&Type::Dyn, &range);
                 (Type::Dyn, Type::Dyn)
             }
@@ -26,6 +27,7 @@ impl Checker<'_> {
                 (Type::Error, Type::Error)
             }
         };
+        // A loop with one variable sees the elements of a list, and the keys of a map.
         let single = if matches!(range, Type::List(_)) { value.clone() } else { key.clone() };
         let outer = self.scopes.len();
         match &it.second {

@@ -8,7 +8,7 @@ use kiln_value::Str;
 use crate::env::{Env, Overload};
 use crate::error::EvalError;
 use crate::syntax::ast::{BinaryOp, LogicOp, LoopKind, UnaryOp};
-use crate::{Span, Type, Val};
+use crate::{Span, Type, Val, VariableUse};
 
 /// A compiled expression. Cloning copies a pointer.
 #[derive(Clone)]
@@ -48,6 +48,11 @@ impl Program {
     /// The environment it was compiled in.
     pub fn env(&self) -> &Env {
         &self.0.env
+    }
+
+    /// What it takes of a variable.
+    pub fn uses(&self, variable: &str) -> VariableUse {
+        self.env().uses(self.source(), variable)
     }
 }
 

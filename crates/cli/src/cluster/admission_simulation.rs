@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use kiln_admission::{Hooks, SimulatedWrite};
 use kiln_dialects::Compiled;
-use kiln_engine::{EvalEnv, Event, User};
-use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_engine::{EvalEnv, Event, ListPage, ListQuery, ReadError, User, View};
+use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_runtime::{Reader, RuleEnvironment};
 use kiln_value::{Map, Value};
 
@@ -19,8 +19,54 @@ pub(crate) struct AdmissionSimulation<'a> {
     pub(crate) reader: &'a Reader,
     pub(crate) kinds: &'a Kinds,
     around: &'a RuleEnvironment,
+    view: WithApplied<'a>,
     /// The labels of namespaces, each read once.
     labels: RefCell<BTreeMap<String, Option<Map>>>,
+}
+
+/// A cluster with what a user has applied so far over its own objects.
+struct WithApplied<'a> {
+    reader: &'a Reader,
+    objects: RefCell<BTreeMap<ObjectId, Value>>,
+}
+
+impl View for WithApplied<'_> {
+    fn get(
+        &self,
+        kind: &Gvk,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, ReadError> {
+        let id = ObjectId::new(kind.clone(), namespace.unwrap_or_default(), name);
+        match self.objects.borrow().get(&id) {
+            Some(object) => Ok(Some(object.clone())),
+            None => View::get(self.reader, kind, namespace, name),
+        }
+    }
+
+    fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
+        let mut page = self.reader.list(query)?;
+        let applied = self.objects.borrow();
+        let own = applied.iter().filter(|(id, _)| id.gvk == *query.kind);
+        let own: Vec<(&ObjectId, &Value)> = own.collect();
+        page.objects.retain(|object| {
+            let id = ObjectId::of(object);
+            id.is_ok_and(|id| !own.iter().any(|(known, _)| **known == id))
+        });
+        // They are on the first page.
+        if query.resume.is_none() {
+            let meant = own.into_iter().filter(|(id, object)| {
+                query.namespace.is_none_or(|namespace| namespace == id.namespace)
+                    && query.selector.matches(metadata::labels(object))
+            });
+            page.objects.extend(meant.map(|(_, object)| object.clone()));
+        }
+        Ok(page)
+    }
+
+    fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
+        self.reader.kind_of(group, version, plural)
+    }
 }
 
 impl<'a> AdmissionSimulation<'a> {
@@ -32,14 +78,23 @@ impl<'a> AdmissionSimulation<'a> {
     ) -> Self {
         let policies = compiled.policies.iter().map(Arc::clone);
         let hooks = Hooks::new(policies, &compiled.exceptions, kinds, &around.settings);
-        AdmissionSimulation { hooks, reader, kinds, around, labels: RefCell::default() }
+        let view = WithApplied { reader, objects: RefCell::default() };
+        AdmissionSimulation { hooks, reader, kinds, around, view, labels: RefCell::default() }
+    }
+
+    /// Lets rules see an object that a user applies.
+    pub(crate) fn applied(&self, object: &Value) {
+        if let Ok(id) = ObjectId::of(object) {
+            self.labels.borrow_mut().remove(id.name.as_str());
+            self.view.objects.borrow_mut().insert(id, object.clone());
+        }
     }
 
     /// Plays a write through all hooks.
     pub(crate) fn simulate(&self, event: &Event) -> SimulatedWrite {
         let external_data = self.around.external_data();
         let eval_env = EvalEnv {
-            view: self.reader,
+            view: &self.view,
             kinds: self.kinds,
             sources: &SystemEnv,
             external_data: &external_data,
@@ -52,8 +107,8 @@ impl<'a> AdmissionSimulation<'a> {
 
     fn labels_of(&self, namespace: &str) -> Option<Map> {
         let read = || {
-            let id = ObjectId::new(Gvk::new("v1", "Namespace"), "", namespace);
-            let found = self.reader.object(&id).ok()??;
+            let kind = Gvk::new("v1", "Namespace");
+            let found = View::get(&self.view, &kind, None, namespace).ok()??;
             found.get_path(["metadata", "labels"]).and_then(Value::as_map).cloned()
         };
         self.labels.borrow_mut().entry(namespace.to_owned()).or_insert_with(read).clone()

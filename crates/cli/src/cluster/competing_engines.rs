@@ -1,7 +1,7 @@
 //! Which engines a cluster has: others by the images that Deployments run, ours by what `kiln install` prints.
 
-use kiln_install::{Grant, Monitoring, Permissions, manifests, no_longer_installed};
-use kiln_object::{ObjectId, metadata};
+use kiln_install::{Crds, Grant, Monitoring, Permissions, manifests, no_longer_installed};
+use kiln_object::{EngineNames, ObjectId, metadata};
 use kiln_value::Value;
 
 /// A Deployment that runs, as `NAMESPACE/NAME`, and the engine that it belongs to.
@@ -60,9 +60,11 @@ fn repository(image: &str) -> &str {
 }
 
 /// Everything that `kiln install` may have printed, also in earlier versions.
-pub(crate) fn installed(namespace: &str) -> Vec<Value> {
+pub(crate) fn installed(namespace: &str, names: &EngineNames) -> Vec<Value> {
     let options = |split| kiln_install::Options {
         namespace: namespace.to_owned(),
+        name: names.name().to_owned(),
+        crds: Crds { own_group: true, ..Crds::default() },
         split,
         permissions: Permissions { grant: Grant::Standard, ..Permissions::default() },
         monitoring: Monitoring::all(),

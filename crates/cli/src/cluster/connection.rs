@@ -4,17 +4,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use kiln_admission::Settings;
-use kiln_diagnostic::{Diagnostic, Severity, Source};
+use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, Host, compile_for, is_exception, is_policy};
-use kiln_object::{Gvk, ObjectId};
+use kiln_engine::HostAllowlist;
+use kiln_object::policy_kinds::{OWN_GROUP, is_policy_group};
+use kiln_object::{EngineNames, Gvk, ObjectId};
 use kiln_rules::Exception;
 use kiln_runtime::{Options, Reader, RuleEnvironment};
-use kiln_services::HostAllowlist;
-use kiln_value::{Value, json};
-use kiln_yaml::{Document, ReadOptions, read};
+use kiln_value::Value;
+use kiln_yaml::{Document, ReadOptions};
 
 use crate::exit::Failure;
 use crate::ui::Ui;
+
+/// A name that the names of objects can begin with.
+pub(crate) fn installation_name(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let begins = text.starts_with(|c: char| c.is_ascii_lowercase());
+    if text.len() > 40 || !begins || text.ends_with('-') || !text.chars().all(good) {
+        return Err(
+            "at most 40 small letters, digits and dashes, the first of them a letter".to_owned()
+        );
+    }
+    Ok(text.to_owned())
+}
 
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
@@ -26,6 +39,10 @@ pub(crate) struct Connection {
     /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+
+    /// Name of the installation, as given to kiln install
+    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAME", value_parser = installation_name)]
+    name: String,
 }
 
 impl Connection {
@@ -33,8 +50,16 @@ impl Connection {
         Options {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
+            config_map: self.names().config_map(),
+            service: self.names().service(),
+            names: self.names(),
             ..Options::default()
         }
+    }
+
+    /// What the installation calls its objects.
+    pub(crate) fn names(&self) -> EngineNames {
+        EngineNames::new(&self.name)
     }
 
     pub(crate) fn reader(&self) -> Result<Reader, Diagnostic> {
@@ -45,11 +70,12 @@ impl Connection {
 
 /// What the ConfigMap of the engine says.
 pub(crate) fn settings_of(reader: &Reader, namespace: &str) -> Result<Settings, Failure> {
-    let config = ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, "kyverno");
+    let config =
+        ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, &reader.names().config_map());
     let config = reader
         .object(&config)
         .map_err(|error| Diagnostic::error(format!("cannot read the settings: {error}")))?;
-    Ok(Settings::new(namespace).read(config.as_ref()).0)
+    Ok(Settings::named(namespace, reader.names()).read(config.as_ref()).0)
 }
 
 /// What rules have around them in a cluster, with these services besides those that its ConfigMap allows.
@@ -143,7 +169,7 @@ fn stored_in(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Do
             )
         })?;
         for policy in found {
-            documents.extend(document(&policy));
+            documents.extend(document(policy));
         }
     }
     Ok(documents)
@@ -151,11 +177,14 @@ fn stored_in(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Do
 
 /// Kinds of groups that hold rules, each in the version that the server prefers.
 fn rule_kinds(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Vec<Gvk> {
-    let groups = ["kyverno.io", "policies.kyverno.io", "api.kubemod.io"];
+    let kyverno = reader.names().stands_for_kyverno();
+    let is_run = |group: &str| {
+        group == "api.kubemod.io" || group == OWN_GROUP || (kyverno && is_policy_group(group))
+    };
     let mut kinds: Vec<Gvk> = reader
         .kinds()
         .iter()
-        .filter(|kind| groups.contains(&kind.group()))
+        .filter(|kind| is_run(kind.group()))
         .filter(|kind| is_wanted(kind.kind()))
         .filter_map(|kind| reader.kinds().preferred(kind.group(), kind.kind()))
         .map(kiln_object::Kind::gvk)
@@ -166,8 +195,7 @@ fn rule_kinds(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Vec<Gvk> {
 }
 
 /// An object of the cluster as a document, so that problems have places.
-fn document(object: &Value) -> Option<Document> {
-    let name = ObjectId::of(object).ok()?.to_string();
-    let source = Arc::new(Source::new(name, json::to_string_pretty(object)));
-    read(&source, ReadOptions::kubernetes()).ok()?.into_iter().next()
+fn document(object: Value) -> Option<Document> {
+    let name = ObjectId::of(&object).ok()?.to_string();
+    Some(Document::from_value(&name, object, ReadOptions::kubernetes()))
 }

@@ -1,7 +1,7 @@
 //! Webhook configurations of other engines: they stay when these are stopped, and then hold up or refuse requests.
 
-use kiln_admission::webhooks::{CONFIGURATIONS, is_served};
-use kiln_object::{Gvk, metadata};
+use kiln_admission::webhooks::is_served;
+use kiln_object::{EngineNames, Gvk, metadata};
 use kiln_value::Value;
 
 use super::competing_engines::{KUBEMOD, KYVERNO};
@@ -33,11 +33,12 @@ pub(crate) struct OrphanedWebhook {
 impl OrphanedWebhook {
     /// The configuration, if it calls the Service of KubeMod or of Kyverno; in this namespace, where Kiln answers, at a
     /// path that Kiln does not serve.
-    pub(crate) fn of(configuration: &Value, namespace: &str) -> Option<Self> {
+    pub(crate) fn of(configuration: &Value, namespace: &str, names: &EngineNames) -> Option<Self> {
         let kind = Gvk::of(configuration)?.kind.to_string();
         let name = metadata::name(configuration)?.to_owned();
         // Kiln writes these itself, in the place of what was there.
-        if CONFIGURATIONS.contains(&(kind.as_str(), name.as_str())) {
+        let own = names.webhook_configurations();
+        if own.iter().any(|(of, called)| (*of, called) == (kind.as_str(), &name)) {
             return None;
         }
         let webhooks = configuration.get("webhooks").and_then(Value::as_list)?;
@@ -109,7 +110,7 @@ mod tests {
             "metadata": {"name": name},
             "webhooks": Value::from_iter(webhooks),
         });
-        let left = OrphanedWebhook::of(&configuration, "kyverno")?;
+        let left = OrphanedWebhook::of(&configuration, "kyverno", &EngineNames::default())?;
         Some((left.engine, left.describe().split_once(" (").unwrap().1.to_owned(), left.effect()))
     }
 

@@ -7,20 +7,18 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::ValueEnum;
-use clap::builder::FalseyValueParser;
-use kiln_chart::HelmVersion;
+use kiln_chart::NoLookup;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::{Disk, Layered};
-use kiln_kustomize::{
-    Build, ChartRenderer, Helm, LoadRestrictions, Options, Output, Phase, Reorder, What,
-};
+use kiln_kustomize::{Options, Output, Phase, Reorder, What};
+use kiln_object::{Kind, Kinds};
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
-use crate::fetch::Remote;
+use crate::input;
+use crate::kustomization::{BuildArgs, BuildHost, build};
 use crate::plugin_options::PluginArgs;
-use crate::ui::{Progress, Ui};
-use crate::{input, interrupt};
+use crate::ui::Ui;
 
 /// Build a kustomization or a chart, as kustomize and Helm do
 ///
@@ -35,19 +33,12 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "PATH")]
     output: Option<String>,
 
-    /// Which files a kustomization may read
-    #[arg(long, value_enum, default_value_t = Restrictor::RootOnly)]
-    load_restrictor: Restrictor,
+    #[command(flatten)]
+    how: BuildArgs,
 
     /// The order of the output, unless sortOptions says it
     #[arg(long, value_enum, hide = true)]
     reorder: Option<Order>,
-
-    /// Deny network access: files over HTTP, and what git, helm and container runtimes would fetch
-    ///
-    /// For untrusted kustomizations: the URLs that they name would be fetched from this machine.
-    #[arg(long, env = "KILN_OFFLINE", value_parser = FalseyValueParser::new())]
-    offline: bool,
 
     /// Fetch them, which is the rule
     #[arg(long, alias = "allow-remote", hide = true)]
@@ -59,38 +50,6 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     plugins: PluginArgs,
-
-    /// Allow Helm charts, rendered as this version of Helm does, or by helm itself
-    #[arg(
-        long,
-        value_enum,
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "3",
-        value_name = "HOW",
-        help_heading = "Helm"
-    )]
-    enable_helm: Option<ChartMode>,
-
-    /// Path of the helm executable; charts are then rendered by it
-    #[arg(long, value_name = "PROGRAM", help_heading = "Helm")]
-    helm_command: Option<String>,
-
-    /// Text that random values of charts follow from; without it a chart that uses them fails
-    #[arg(long, value_name = "TEXT", help_heading = "Helm")]
-    helm_seed: Option<String>,
-
-    /// API versions for charts
-    #[arg(long, value_delimiter = ',', value_name = "VERSIONS", help_heading = "Helm")]
-    helm_api_versions: Vec<String>,
-
-    /// Kubernetes version for charts
-    #[arg(long, default_value = "", value_name = "VERSION", help_heading = "Helm")]
-    helm_kube_version: String,
-
-    /// Print debug output of helm
-    #[arg(long, help_heading = "Helm")]
-    helm_debug: bool,
 
     /// Label everything with the kustomize version
     #[arg(long, hide = true)]
@@ -125,35 +84,6 @@ impl Args {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Restrictor {
-    /// Files in or below its own directory
-    #[value(name = "LoadRestrictionsRootOnly")]
-    RootOnly,
-    /// Any file
-    #[value(name = "LoadRestrictionsNone")]
-    None,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ChartMode {
-    /// As Helm 3
-    #[value(name = "3")]
-    Helm3,
-    /// As Helm 4
-    #[value(name = "4")]
-    Helm4,
-    /// By the helm executable
-    External,
-}
-
-impl ChartMode {
-    /// What differs between the versions of Helm; the program knows itself.
-    fn version(self) -> HelmVersion {
-        if self == ChartMode::Helm4 { HelmVersion::V4 } else { HelmVersion::V3 }
-    }
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
 enum Order {
     Legacy,
     None,
@@ -168,40 +98,21 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         return chart::run(ui, global, args);
     }
     args.chart.refuse()?;
-    let here = std::env::current_dir()?.display().to_string();
-    let options = Options {
-        max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
-        ..options(args, here)
-    };
+    let options = options(args, global)?;
     let mut files = Layered::over(&Disk);
     if let Some(name) = &args.stdin {
         let contents = input::read("-", global.max_input_size)?.bytes;
         files = files.with(&format!("{}/{name}", real(&args.directory)), contents);
     }
     let programs = args.plugins.programs();
-    let running = programs.running.clone();
-    let remote = Remote::new(args.offline, global.max_input_size, running.clone());
-    let to_end = running.clone();
-    interrupt::before_ending(move || to_end.end())?;
     let start = Instant::now();
-    let now = || start.elapsed();
-    let build = Build::new(&files, &options).programs(&programs).fetch(&remote).clock(&now);
-    let progress = Progress::start(&format!("building {}", args.directory), ui.format());
-    let output = build.run(&args.directory);
-    drop(progress);
-    while running.is_over() {
-        // The signal that ended the build ends the process.
-        std::thread::park();
-    }
-    let output = output.map_err(|failed| {
-        for warning in &failed.warnings {
-            ui.problem(warning);
-        }
-        Failure::BadInput(vec![failed.error.into()])
-    })?;
-    for warning in &output.warnings {
-        ui.problem(warning);
-    }
+    let host = BuildHost {
+        files: &files,
+        programs: &programs,
+        lookup: &NoLookup,
+        clock: &|| start.elapsed(),
+    };
+    let output = build(ui, global, &args.directory, &options, &host)?;
     match (&args.explain, &args.output) {
         (Some(object), _) => explain(ui, object, &output)?,
         (None, Some(path)) => write_to(path, &output)?,
@@ -220,37 +131,20 @@ fn real(directory: &str) -> String {
     text.unwrap_or_else(|| directory.to_owned())
 }
 
-fn options(args: &Args, here: String) -> Options {
+fn options(args: &Args, global: &Global) -> Result<Options, Failure> {
     let label = std::env::var("KUSTOMIZE_ENABLE_MANAGEDBY_LABEL").is_ok_and(|on| on == "on");
     let mut options = Options {
-        load_restrictions: match args.load_restrictor {
-            Restrictor::RootOnly => LoadRestrictions::RootOnly,
-            Restrictor::None => LoadRestrictions::None,
-        },
         reorder: match args.reorder {
             None => Reorder::Unspecified,
             Some(Order::Legacy) => Reorder::Legacy,
             Some(Order::None) => Reorder::None,
         },
-        helm: args.enable_helm.map(|mode| Helm {
-            renderer: match (mode, &args.helm_command) {
-                (ChartMode::External, _) | (_, Some(_)) => ChartRenderer::Program,
-                (mode, None) => ChartRenderer::InProcess(mode.version()),
-            },
-            seed: args.helm_seed.clone(),
-            command: args.helm_command.clone().unwrap_or_else(|| "helm".to_owned()),
-            api_versions: args.helm_api_versions.clone(),
-            kube_version: args.helm_kube_version.clone(),
-            debug: args.helm_debug,
-        }),
         managed_by_label: args.enable_managedby_label || label,
-        offline: args.offline,
-        working_directory: here,
         explain: args.explain.is_some(),
-        ..Options::default()
+        ..args.how.options(global)?
     };
     args.plugins.set(&mut options);
-    options
+    Ok(options)
 }
 
 fn print(ui: &Ui, output: &Output) -> Result<(), Failure> {
@@ -285,7 +179,13 @@ fn write_to(path: &str, output: &Output) -> Result<(), Failure> {
 
 fn explain(ui: &Ui, wanted: &str, output: &Output) -> Result<(), Failure> {
     let (kind, name) = wanted.split_once('/').unwrap_or(("", wanted));
-    let named = |k: &str, n: &str| n == name && (kind.is_empty() || k.eq_ignore_ascii_case(kind));
+    // As kubectl takes kinds: `deploy`, `deployments`, `deployment.apps`.
+    let kinds = Kinds::builtin();
+    let known = kinds.find(kind).map_or(kind, Kind::kind);
+    let named = |k: &str, n: &str| {
+        let is_kind = |kind: &str| k.eq_ignore_ascii_case(kind);
+        n == name && (kind.is_empty() || is_kind(kind) || is_kind(known))
+    };
     // An object is known by any name it had.
     let originals: Vec<&str> = output
         .touches
@@ -302,20 +202,25 @@ fn explain(ui: &Ui, wanted: &str, output: &Output) -> Result<(), Failure> {
             What::Generated => "made by",
             What::Changed => "changed by",
             What::Deleted => "deleted by",
-            What::Hashed => "renamed by its hash",
+            What::Hashed => "renamed by",
             What::References => "names of other objects updated",
             What::Vars => "vars replaced",
         };
         let by = [touch.by.as_str(), touch.file.as_str()].map(str::trim);
         let by: Vec<&str> = by.into_iter().filter(|part| !part.is_empty()).collect();
-        writeln!(out, "{}: {what} {}", touch.id, by.join(" in "))?;
+        // Nothing that has a name did these.
+        let place = match touch.what {
+            What::References | What::Vars => "in ",
+            What::Read | What::Generated | What::Changed | What::Deleted | What::Hashed => "",
+        };
+        writeln!(out, "{}: {what} {place}{}", touch.id, by.join(" in "))?;
     }
     out.flush()?;
     if any {
         return Ok(());
     }
     Err(Diagnostic::error(format!("this build has no object {wanted}"))
-        .hint("write KIND/NAME with a name the object has or had")
+        .hint("write KIND/NAME (deploy/web) with a name that the object has or had")
         .into())
 }
 

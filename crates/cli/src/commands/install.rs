@@ -9,6 +9,7 @@ use kiln_value::{Value, value};
 use kiln_yaml::{ReadOptions, emit_documents, read_bytes};
 
 use crate::args::Format;
+use crate::cluster::connection::installation_name;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::Ui;
@@ -30,6 +31,14 @@ pub(crate) struct Args {
     /// Namespace of the Kiln installation
     #[arg(long = "engine-namespace", visible_alias = "namespace", value_name = "NAME", default_value = "kyverno", value_parser = label)]
     namespace: String,
+
+    /// Prefix of object names [default: kyverno]; with another one, Kiln runs beside Kyverno
+    #[arg(long, value_name = "NAME", value_parser = installation_name)]
+    name: Option<String>,
+
+    /// Also define the kinds of policies under Kiln's own API group, kiln.dev
+    #[arg(long)]
+    own_group: bool,
 
     /// Values of the Helm chart; - for standard input
     #[arg(long, short = 'f', value_name = "FILE")]
@@ -77,13 +86,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL")]
     runbooks: Option<String>,
 
-    /// Print only one part, for a Prometheus or Grafana that is set up by hand
+    /// Print only one part: the definitions, or what a Prometheus or Grafana that is set up by hand needs
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["monitoring", "no_workload", "image", "replicas", "split", "grant", "exceptions", "api_server", "priority_class"])]
     only: Option<Only>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Only {
+    /// CustomResourceDefinitions
+    Crds,
     /// Prometheus rules file with the alerts, in YAML
     Alerts,
     /// Grafana dashboard, in JSON
@@ -106,6 +117,11 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
             let alerts = kiln_install::alerts(&options.monitoring.runbook_url);
             return print(ui, &alerts, ui.format());
         }
+        Some(Only::Crds) => {
+            let mut objects = manifests(&options);
+            objects.retain(|object| object.str_at(["kind"]) == Some("CustomResourceDefinition"));
+            return print_objects(ui, &objects);
+        }
         Some(Only::Dashboard) => return print(ui, &kiln_install::dashboard(), Format::Json),
         None => {}
     }
@@ -118,12 +134,17 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
             .hint("configure Prometheus to scrape /metrics at the engine's listen address"),
         );
     }
+    print_objects(ui, &objects)
+}
+
+fn print_objects(ui: &Ui, objects: &[Value]) -> CommandResult {
     if ui.format() == Format::Json {
-        let list = value!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let items: Value = objects.iter().cloned().collect();
+        let list = value!({"apiVersion": "v1", "kind": "List", "items": items});
         return print(ui, &list, Format::Json);
     }
     let mut out = ui.stdout();
-    out.write_all(emit_documents(&objects).as_bytes())?;
+    out.write_all(emit_documents(objects).as_bytes())?;
     out.flush()?;
     Ok(CommandOutcome::Done)
 }
@@ -135,6 +156,10 @@ fn options(args: &Args) -> Result<Options, Diagnostic> {
         None => Options::default(),
     };
     options.namespace = args.namespace.clone();
+    if let Some(name) = &args.name {
+        options.name.clone_from(name);
+    }
+    options.crds.own_group |= args.own_group;
     options.workload = !args.no_workload;
     if options.workload && args.only.is_none() {
         options.image = image_to_run(args, options.image)?;

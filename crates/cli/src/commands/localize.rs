@@ -15,7 +15,7 @@ use crate::fetch::Remote;
 use crate::input;
 use crate::ui::{self, Ui};
 
-/// Copy a kustomization with all files and repositories that it references
+/// Copy a kustomization with all files and repositories it references
 ///
 /// Remote files and repositories are fetched into the copy, which references them there, so that it builds without
 /// network access. Comments of kustomization files are kept. Both are built and compared at the end.

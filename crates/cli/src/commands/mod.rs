@@ -84,7 +84,7 @@ pub(crate) struct SharedOptions {
 /// What the options that all commands accept mean to the command of a name: the one place that says which output formats a
 /// command has. Help is made from it, and commands check with [`Ui::has_formats_of`].
 pub(crate) fn shared_options(command: &str) -> SharedOptions {
-    use Format::{Json, Table, Text, Yaml};
+    use Format::{Json, Markdown, Table, Text, Yaml};
     let (formats, reads_files): (&[Format], bool) = match command {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
@@ -92,7 +92,7 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
         "build" | "check" | "fmt" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
         "cfg" | "fn" | "up" => (&[Text], true),
-        "plan" => (&[Text, Table, Yaml, Json], true),
+        "plan" => (&[Text, Table, Yaml, Json, Markdown], true),
         "adopt" | "doctor" | "explain" | "install" | "openapi" | "version" => {
             (&[Text, Yaml, Json], false)
         }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
+use kiln_engine::HostAllowlist;
+use kiln_object::EngineNames;
 use kiln_runtime::options::{
     DEFAULT_LEASE_DURATION, DEFAULT_SHUTDOWN_GRACE_PERIOD, MIN_LEASE_DURATION,
 };
 use kiln_runtime::serve::ClientAuthority;
 use kiln_runtime::{Only, Options};
-use kiln_services::HostAllowlist;
 
+use crate::cluster::connection::installation_name;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
@@ -61,9 +63,17 @@ pub(crate) struct Args {
     )]
     namespace: String,
 
-    /// Name of the ConfigMap with the configuration
-    #[arg(long, value_name = "NAME", default_value = "kyverno")]
-    config_map: String,
+    /// Prefix of object names; with another one, Kiln runs beside Kyverno, on policies of kiln.dev
+    #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAME", value_parser = installation_name)]
+    name: String,
+
+    /// Write Reports and ClusterReports of openreports.io in the place of PolicyReports
+    #[arg(long)]
+    openreports: bool,
+
+    /// Name of the ConfigMap with the configuration [default: the name of the installation]
+    #[arg(long, value_name = "NAME")]
+    config_map: Option<String>,
 
     /// Listen address of the HTTPS server
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:9443", help_heading = "Webhook")]
@@ -73,9 +83,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", help_heading = "Webhook")]
     webhook_url: Option<String>,
 
-    /// Service through which the API server reaches the webhook
-    #[arg(long, value_name = "NAME", default_value = "kyverno-svc", help_heading = "Webhook")]
-    service: String,
+    /// Service through which the API server reaches the webhook [default: kyverno-svc, or as the installation is called]
+    #[arg(long, value_name = "NAME", help_heading = "Webhook")]
+    service: Option<String>,
 
     /// PEM file of certificate authorities; only clients with a certificate of them are answered
     #[arg(long, value_name = "FILE", help_heading = "Webhook")]
@@ -140,6 +150,7 @@ enum Part {
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_formats_of("run")?;
     crate::logging::begin(&args.log, args.log_json)?;
+    let names = EngineNames::new(&args.name);
     let options = Options {
         kubeconfig: args.kubeconfig.clone(),
         context: args.context.clone(),
@@ -151,10 +162,12 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         as_admission: args.as_admission.clone(),
         as_cleanup: args.as_cleanup.clone(),
         namespace: args.namespace.clone(),
-        config_map: args.config_map.clone(),
+        config_map: args.config_map.clone().unwrap_or_else(|| names.config_map()),
         listen: args.listen,
         webhook_url: args.webhook_url.clone(),
-        service: args.service.clone(),
+        service: args.service.clone().unwrap_or_else(|| names.service()),
+        names,
+        open_reports: args.openreports,
         client_ca: args.client_ca.as_deref().map(authority).transpose()?,
         leave_webhooks: args.leave_webhooks,
         linger: Duration::from_secs(args.shutdown_grace_period),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_object::{Gvk, ObjectId};
+use kiln_object::{EngineNames, Gvk, ObjectId};
 use kiln_runtime::{Uninstall, uninstall, webhook_configurations};
 use kiln_value::Value;
 
@@ -63,11 +63,15 @@ pub(crate) struct Args {
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_formats_of("uninstall")?;
-    let engines = engines(&args.connection)?;
+    let mut engines = engines(&args.connection)?;
+    if !args.connection.names().stands_for_kyverno() {
+        // Under another name nothing is shared with it.
+        engines.retain(|(_, engine)| *engine != KYVERNO);
+    }
     if !engines.is_empty() && !args.keep_shared {
         return Err(refusal(&engines).into());
     }
-    let mut objects = installed(&args.namespace);
+    let mut objects = installed(&args.namespace, &args.connection.names());
     if args.stop {
         objects.retain(|object| object.str_at(["kind"]) == Some("Deployment"));
     }
@@ -135,7 +139,10 @@ fn kept(objects: &[Value], engines: &[CompetingEngine]) -> BTreeMap<ObjectId, St
         kept.insert(id, why);
     }
     if runs(KYVERNO) {
-        kept.extend(webhook_configurations().map(|id| (id, "Kyverno uses it".to_owned())));
+        kept.extend(
+            webhook_configurations(&EngineNames::default())
+                .map(|id| (id, "Kyverno uses it".to_owned())),
+        );
     }
     kept
 }
@@ -151,7 +158,7 @@ mod tests {
 
     /// How many objects of some kinds go, and which stay.
     fn stays(engines: &[CompetingEngine]) -> Vec<String> {
-        let objects = installed("kyverno");
+        let objects = installed("kyverno", &EngineNames::default());
         let all = kept(&objects, engines);
         all.keys().map(|id| format!("{}/{}", id.gvk.kind, id.name)).collect()
     }

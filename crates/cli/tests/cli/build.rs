@@ -71,3 +71,39 @@ fn links_and_pipes_lead_nowhere() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("not a regular file"), "{}", run.stderr);
 }
+
+#[test]
+fn the_history_of_an_object_is_found_by_any_of_its_names() {
+    let folder = Folder::with(&[
+        (
+            "base/kustomization.yaml",
+            "namePrefix: pre-\nresources: [d.yaml]\nconfigMapGenerator: [{name: settings, literals: [a=b]}]\n",
+        ),
+        (
+            "base/d.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: a, envFrom: [{configMapRef: {name: settings}}]}]}}}\n",
+        ),
+        (
+            "kustomization.yaml",
+            "nameSuffix: -x\nresources: [base]\npatches:\n- target: {kind: Deployment}\n  patch: '- {op: add, path: /spec/replicas, value: 3}'\n",
+        ),
+    ]);
+    let web = "Deployment.v1.apps/web.[noNs]: read from base/d.yaml
+Deployment.v1.apps/pre-web.[noNs]: changed by PrefixTransformer in base/kustomization.yaml
+Deployment.v1.apps/pre-web.[noNs]: changed by PatchTransformer in kustomization.yaml
+Deployment.v1.apps/pre-web-x.[noNs]: changed by SuffixTransformer in kustomization.yaml
+Deployment.v1.apps/pre-web-x.[noNs]: names of other objects updated in kustomization.yaml
+";
+    for named in ["Deployment/web", "deploy/pre-web", "deployments.apps/pre-web-x", "pre-web-x"] {
+        let run = folder.kiln(&["build", "--explain", named]);
+        assert_eq!((run.code, run.stdout.as_str()), (0, web), "{named}: {}", run.stderr);
+    }
+    let run = folder.kiln(&["build", "--explain", "cm/settings"]);
+    let lines: Vec<&str> = run.stdout.lines().collect();
+    assert!(
+        lines.first().is_some_and(|line| line.contains("made by ConfigMapGenerator")),
+        "{run:?}"
+    );
+    assert!(run.stdout.contains(": renamed by HashTransformer\n"), "{run:?}");
+    assert_eq!(folder.kiln(&["build", "--explain", "secret/settings"]).code, 2);
+}

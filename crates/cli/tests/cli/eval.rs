@@ -71,6 +71,7 @@ fn every_language_lists_its_functions() {
         ("cel", "RANGE.exists(x, TEST) (macro)"),
         ("jsonpath", "isDefined(value)"),
         ("gotemplate", "trunc "),
+        ("conditions", "to_upper("),
     ] {
         for flag in ["--functions", "--list"] {
             let run = kiln(&["eval", language, flag]);
@@ -80,4 +81,32 @@ fn every_language_lists_its_functions() {
     }
     let run = kiln(&["eval", "cel", "--functions"]);
     assert!(run.stdout.lines().all(|line| !line.starts_with(['_', '@'])), "{}", run.stdout);
+}
+
+#[test]
+fn a_pattern_that_takes_too_much_work_is_an_error() {
+    let many = "a".repeat(20_000);
+    let pattern = format!("data: {{k: '{}b'}}\n", "*a".repeat(20_000));
+    let folder = Folder::with(&[
+        ("pattern.yaml", pattern.as_str()),
+        ("object.yaml", &format!("data: {{k: {many}}}\n")),
+    ]);
+    let run = folder.kiln(&["eval", "pattern", "pattern.yaml", "-i", "object.yaml"]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert!(run.stderr.contains("error: matching the pattern takes more than"), "{}", run.stderr);
+    assert!(!run.stdout.contains("fail"), "{}", run.stdout);
+}
+
+#[test]
+fn steps_of_a_pattern_that_are_left_out_are_told() {
+    let items: Vec<String> = (0..1_200).map(|at| format!("{{name: n{at}}}")).collect();
+    let folder = Folder::with(&[
+        ("pattern.yaml", "items: [{name: '?*'}]\n"),
+        ("object.yaml", &format!("items: [{}]\n", items.join(", "))),
+    ]);
+    let run = folder.kiln(&["eval", "pattern", "pattern.yaml", "-i", "object.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("only the first 1000 steps are shown"), "{}", run.stdout);
+    let run = folder.kiln(&["eval", "pattern", "pattern.yaml", "-i", "object.yaml", "-o", "json"]);
+    assert!(run.stdout.contains("\"stepsLeftOut\": true"), "{}", run.stdout.len());
 }

@@ -141,6 +141,10 @@ fn monitoring_is_printed_on_demand() {
     assert!(outside.stdout.contains("kind: PrometheusRule"));
     assert!(!outside.stdout.contains("kind: ServiceMonitor"));
     assert!(outside.stderr.contains("no ServiceMonitor is printed"), "{}", outside.stderr);
+    let definitions = folder.kiln(&["install", "--only=crds"]);
+    let all = definitions.stdout.lines().filter(|line| line.starts_with("kind: ")).count();
+    let wanted = definitions.stdout.matches("\nkind: CustomResourceDefinition\n").count();
+    assert!(wanted > 10 && all == wanted, "{all} objects, {wanted} definitions");
     let alerts = folder.kiln(&["install", "--only=alerts"]);
     assert!(alerts.stdout.starts_with("groups:\n- name: kiln\n  rules:\n"), "{}", alerts.stdout);
     let dashboard = folder.kiln(&["install", "--only=dashboard"]);

@@ -5,6 +5,7 @@ mod apply;
 mod as_kustomize;
 mod authors;
 mod build;
+mod build_charts_remote;
 mod build_remote;
 mod check;
 mod claims;
@@ -29,6 +30,7 @@ mod named_tests;
 mod picture;
 mod pipelines;
 mod plan;
+mod plan_kustomization;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod promises;

@@ -289,3 +289,35 @@ fn fields_that_a_kind_does_not_have_fail_in_apply_configurations() {
         run.stdout
     );
 }
+
+/// A plan of stored policies says which of their rules it leaves out.
+#[test]
+fn stored_rules_that_are_not_run_are_named() {
+    let policy = "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: mixed}
+spec:
+  rules:
+  - name: label
+    match: {any: [{resources: {kinds: [ConfigMap]}}]}
+    mutate: {patchStrategicMerge: {metadata: {labels: {owner: a}}}}
+  - name: images
+    match: {any: [{resources: {kinds: [Pod]}}]}
+    verifyImages: [{imageReferences: ['*']}]
+";
+    let folder = Folder::with(&[("rules.yaml", policy)]);
+    let run = folder.kiln(&["up", "rules.yaml", "--", "kiln", "plan"]);
+    let said = "not run by Kiln, and not part of this plan: mixed/images (verifyImages)\n";
+    assert!(run.stderr.contains(said), "{} {}", run.stdout, run.stderr);
+}
+
+#[test]
+fn a_policy_that_cannot_be_fetched_is_named_once() {
+    let folder =
+        Folder::with(&[("r.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")]);
+    // Nothing listens there.
+    let address = "http://127.0.0.1:1/policy.yaml";
+    let run = folder.kiln(&["apply", address, "--resource", "r.yaml"]);
+    assert_eq!((run.code, run.stderr.matches(address).count()), (2, 1), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("cannot fetch {address}: ")), "{}", run.stderr);
+}

@@ -481,7 +481,7 @@ fn what_is_stored_already_counts() {
     for args in [&["narrower.yaml"][..], &["narrower.yaml", "--all"]] {
         let said = plan(args);
         let refused = "not done: kyverno.io/v1/ClusterPolicy/settings: the update is denied: changes of immutable fields of a \
-             rule spec in a generate rule is disallowed: match of rule \"make\" (delete the policy and create it again";
+             rule spec in a generate rule is disallowed: match of rule \"make\" (annotate the policy with kiln.allowGenerateRuleChanges";
         assert!(said.starts_with(refused), "{said}");
         let rest = "\n0 to create, 0 to change, 0 to delete; 1 change cannot be made\n";
         assert!(said.ends_with(rest) && said.lines().count() == 2, "{said}");

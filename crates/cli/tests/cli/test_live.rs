@@ -474,6 +474,21 @@ fn a_test_may_wait_for_conditions_fields_and_deletions() {
 }
 
 #[test]
+fn definitions_by_name_fill_in_what_those_of_clusters_do() {
+    let steps = "  steps:
+  - try:
+    - apply: {resource: {apiVersion: external-secrets.io/v1beta1, kind: ExternalSecret, metadata: {name: db, namespace: default}, spec: {secretStoreRef: {name: vault}, data: [{secretKey: a, remoteRef: {key: b}}]}}}
+    - assert: {resource: {apiVersion: external-secrets.io/v1beta1, kind: ExternalSecret, metadata: {name: db, namespace: default}, spec: {refreshInterval: 1h0m0s, target: {creationPolicy: Owner, deletionPolicy: Retain}, data: [{secretKey: a, remoteRef: {key: b, conversionStrategy: Default, decodingStrategy: None, metadataPolicy: None}}]}}}
+    - apply: {resource: {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: shop, namespace: default}, spec: {parentRefs: [{name: edge}], rules: [{backendRefs: [{name: web, port: 80}]}]}}}
+    - assert: {resource: {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: shop, namespace: default}, spec: {parentRefs: [{name: edge, group: gateway.networking.k8s.io, kind: Gateway}], rules: [{backendRefs: [{name: web, port: 80, group: '', kind: Service, weight: 1}], matches: [{path: {type: PathPrefix, value: /}}]}]}}}
+    - apply: {resource: {apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: shop, namespace: default}, spec: {url: https://example.com/shop, interval: 1m}}}
+    - assert: {resource: {apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository, metadata: {name: shop, namespace: default}, spec: {timeout: 60s}, status: {observedGeneration: -1}}}
+";
+    let run = test_with(steps, &[], &["--crds", "external-secrets,gateway-api,flux"]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+}
+
+#[test]
 fn definitions_that_many_clusters_have_are_given_by_name() {
     let steps = "  steps:
   - try:

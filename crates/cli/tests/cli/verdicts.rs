@@ -227,3 +227,155 @@ fn mutate_rules_are_judged_alike_everywhere() {
 fn mod_rules_are_judged_alike_everywhere() {
     hold("modrule", 3, 1);
 }
+
+const DEPLOYMENT: &str =
+    "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {
+  replicas: 1, selector: {matchLabels: {app: web}},
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: web:1}]}}}}";
+
+const WIDGETS: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
+  metadata: {name: widgets.example.com}, spec: {group: example.com, scope: Namespaced,
+  names: {kind: Widget, listKind: WidgetList, plural: widgets, singular: widget},
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object,
+    properties: {spec: {type: object, properties: {size: {type: integer}}}}}}}]}}";
+
+const REPLICAS: &str =
+    "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32";
+const LABELS: &str =
+    "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string";
+const DATA: &str =
+    "json: cannot unmarshal number into Go struct field ConfigMap.data of type string";
+const SIZE: &str =
+    "spec.size: Invalid value: \"string\": spec.size in body must be of type integer: \"string\"";
+
+/// What rules make of the Deployment `web`, and what a server says of it.
+const NOT_STORABLE: [(&str, &str, &str); 7] = [
+    (
+        "a ModRule that sets text",
+        r#"{apiVersion: api.kubemod.io/v1beta1, kind: ModRule, metadata: {name: bad, namespace: shop}, spec: {type: Patch,
+  match: [{select: "$.kind", matchValue: Deployment}],
+  patch: [{op: replace, path: /spec/replicas, value: '"lots"'}]}}"#,
+        REPLICAS,
+    ),
+    (
+        "a ModRule that sets a number",
+        r#"{apiVersion: api.kubemod.io/v1beta1, kind: ModRule, metadata: {name: bad, namespace: shop}, spec: {type: Patch,
+  match: [{select: "$.kind", matchValue: Deployment}],
+  patch: [{op: add, path: /metadata/labels, value: '{"count": 1}'}]}}"#,
+        LABELS,
+    ),
+    (
+        "a mutate rule",
+        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: bad}, spec: {rules: [{name: bad,
+  match: {any: [{resources: {kinds: [Deployment]}}]},
+  mutate: {patchStrategicMerge: {spec: {replicas: lots}}}}]}}",
+        REPLICAS,
+    ),
+    (
+        "a mutate rule that removes what must be there",
+        r#"{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: bad}, spec: {rules: [{name: bad,
+  match: {any: [{resources: {kinds: [Deployment]}}]},
+  mutate: {patchesJson6902: "[{op: remove, path: /spec/selector}]"}}]}}"#,
+        "spec.selector: Required value",
+    ),
+    (
+        "a MutatingPolicy",
+        r#"{apiVersion: policies.kyverno.io/v1, kind: MutatingPolicy, metadata: {name: bad}, spec: {
+  matchConstraints: {resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}]},
+  mutations: [{patchType: JSONPatch, jsonPatch: {expression: '[JSONPatch{op: "replace", path: "/spec/replicas", value: dyn("lots")}]'}}]}}"#,
+        REPLICAS,
+    ),
+    (
+        "a generate rule",
+        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: bad}, spec: {rules: [{name: bad,
+  match: {any: [{resources: {kinds: [Deployment]}}]},
+  generate: {generateExisting: true, apiVersion: v1, kind: ConfigMap, name: made, namespace: shop, data: {data: {count: 1}}}}]}}",
+        DATA,
+    ),
+    (
+        "a generate rule for a custom kind",
+        "{apiVersion: kyverno.io/v1, kind: ClusterPolicy, metadata: {name: bad}, spec: {rules: [{name: bad,
+  match: {any: [{resources: {kinds: [Deployment]}}]},
+  generate: {generateExisting: true, apiVersion: example.com/v1, kind: Widget, name: made, namespace: shop, data: {spec: {size: big}}}}]}}",
+        SIZE,
+    ),
+];
+
+#[test]
+fn results_that_a_server_does_not_store_are_errors_everywhere() {
+    let mut wrong = Vec::new();
+    for (name, rule, reason) in NOT_STORABLE {
+        let files = Folder::with(&[
+            ("rules.yaml", rule),
+            ("resources.yaml", DEPLOYMENT),
+            ("others.yaml", WIDGETS),
+        ]);
+        let mut check = |command: &str, run: &Run| {
+            if run.code != 1 || !format!("{}{}", run.stdout, run.stderr).contains(reason) {
+                wrong.push(format!("{name}: {command}: {run:?}"));
+            }
+        };
+        let stage = Stage::new(files.path());
+        let _runtime = stage.runtime.enter();
+        let [rules, resources, others] =
+            ["rules.yaml", "resources.yaml", "others.yaml"].map(|file| stage.path(file));
+        let apply = ["apply", &rules, "--resource", &resources, "--target-resource", &others];
+        let applied = stage.kiln(&apply);
+        check("apply", &applied);
+        for form in ["--format=yaml", "--format=json", "--table"] {
+            let run = stage.kiln(&[&apply[..], &[form]].concat());
+            assert_eq!(run.code, 1, "{name}: {form}: {run:?}");
+        }
+        assert!(applied.stdout.contains("Deployment shop/web: error"), "{name}: {applied:?}");
+        for object in ["others.yaml", "resources.yaml", "rules.yaml"] {
+            assert!(stage.objects(object).iter().all(|object| stage.store(object)), "{name}");
+        }
+        let explained = stage.kiln(&["explain", "deploy/web", "-n", "shop"]);
+        check("explain", &explained);
+        assert!(explained.stdout.contains("error: the API server rejects"), "{explained:?}");
+        let plan = stage.kiln(&["plan", "--format=json"]);
+        let in_json = json::to_string(&Value::from(reason));
+        let in_json = in_json.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap();
+        if !plan.stdout.contains(in_json) {
+            wrong.push(format!("{name}: plan: {plan:?}"));
+        }
+        // The sandbox refuses the object; what the controller cannot write is told by its UpdateRequest.
+        let namespace = stage.folder.path().join("namespace.yaml");
+        std::fs::write(&namespace, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+            .unwrap();
+        let namespace = namespace.display().to_string();
+        let given = ["--resource", &namespace, "--resource", &others, "--resource", &resources];
+        let asked = ["--", "kiln", "explain", "deploy/web", "-n", "shop", "--format=json"];
+        let up = [&["up", &rules][..], &given, &asked].concat();
+        let up = stage.kiln(&up);
+        let told = json::parse(&up.stdout).ok();
+        let told = told.and_then(|told| told.get("updateRequests").map(json::to_string));
+        if !up.stderr.contains(reason) && !told.is_some_and(|told| told.contains(in_json)) {
+            wrong.push(format!("{name}: up: {up:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_a_later_rule_mends_is_no_error() {
+    let rule = |name: &str, value: &str| {
+        format!(
+            "{{apiVersion: api.kubemod.io/v1beta1, kind: ModRule, metadata: {{name: {name}, namespace: shop}},
+  spec: {{type: Patch, match: [{{select: $.kind, matchValue: Deployment}}],
+  patch: [{{op: replace, path: /spec/replicas, value: '{value}'}}]}}}}"
+        )
+    };
+    let rules = [rule("a-breaks", "\"lots\""), rule("b-mends", "2")].join("\n---\n");
+    let files = Folder::with(&[("rules.yaml", &rules), ("resources.yaml", DEPLOYMENT)]);
+    let run = files.kiln(&["apply", "rules.yaml", "--resource", "resources.yaml"]);
+    assert_eq!((run.code, run.stdout.contains("replicas: 2")), (0, true), "{run:?}");
+    // What was wrong before is not the rule's doing.
+    let broken = DEPLOYMENT.replace("replicas: 1", "replicas: many");
+    let label = rule("label", "")
+        .replace("op: replace, path: /spec/replicas", "op: add, path: /metadata/labels")
+        .replace("''", "'{\"a\": \"b\"}'");
+    let files = Folder::with(&[("rules.yaml", &label), ("resources.yaml", &broken)]);
+    let run = files.kiln(&["apply", "rules.yaml", "--resource", "resources.yaml"]);
+    assert_eq!((run.code, run.stdout.contains("a: b")), (0, true), "{run:?}");
+}

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kiln_admission::certificates::{Certificates, Names, Stored};
+use kiln_certificates::{Certificates, Names, Stored};
 use kiln_testkit::control_plane::ControlPlane;
 use kiln_value::json;
 use rustls::pki_types::CertificateDer;

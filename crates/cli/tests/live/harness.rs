@@ -74,6 +74,25 @@ pub(crate) fn cluster() -> Option<Cluster> {
     Some(Cluster { plane, _turn: turn, logs: RefCell::default() })
 }
 
+/// A cluster of another kind for one test alone, with everything installed.
+pub(crate) fn on(
+    start: impl FnOnce() -> Result<ControlPlane, control_plane::Error>,
+) -> Option<Cluster> {
+    static TURN: Mutex<Plane> = Mutex::new(None);
+    let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let plane = match start() {
+        Ok(plane) => plane,
+        Err(control_plane::Error::Unavailable(why)) => {
+            kiln_testkit::skip(&format!("there is no kubectl: {why}"), "cargo xtask cluster");
+            return None;
+        }
+        Err(error) => panic!("the cluster does not start: {error:?}"),
+    };
+    let plane: &ControlPlane = Box::leak(Box::new(plane));
+    install_with(plane, Path::new(KILN));
+    Some(Cluster { plane, _turn: turn, logs: RefCell::default() })
+}
+
 /// The program under test.
 pub(crate) const KILN: &str = env!("CARGO_BIN_EXE_kiln");
 

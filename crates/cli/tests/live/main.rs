@@ -6,6 +6,8 @@ mod certificates;
 mod control;
 mod faults;
 mod harness;
+mod moves;
+mod plans;
 mod proxy;
 mod replicas;
 mod requests;

@@ -12,17 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use kiln_cluster::{ApiError, Call, KindKey};
-use kiln_engine::{ClaimLabels, ExternalData, Globals};
-use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_cluster::{ApiError, Call, KindKey, Reply};
+use kiln_engine::{ExternalData, Globals, Ownership};
+use kiln_object::{Change, Gvk, Kinds, ObjectId};
 use kiln_rules::{Exception, RuleId};
 use kiln_value::{Str, Value};
 
 use crate::controller::{Controller, ControllerEvent};
-use crate::evaluate::Compile;
 use crate::lookups::{Lookup, LookupResult};
 use crate::settings::Settings;
 use crate::signature::ClaimKeys;
+use crate::stored_policies::{CompilePolicy, PolicyFeed};
 use overlay_cluster::OverlayCluster;
 
 /// So much time is played, in milliseconds.
@@ -77,11 +77,22 @@ pub struct NotApplied {
     pub why: String,
 }
 
+/// An object that a user would apply in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    pub target: ObjectId,
+    /// The rules that deny it; none if the server does.
+    pub rules: Vec<RuleId>,
+    pub why: String,
+}
+
 /// What a rehearsal showed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryRunResult {
     /// What would change, in the order of kinds, namespaces and names.
     pub changes: Vec<Planned>,
+    /// The objects of the user that would not be stored.
+    pub denied: Vec<Denied>,
     /// What would not be done.
     pub undone: Vec<NotApplied>,
 }
@@ -99,6 +110,10 @@ pub struct DryRun<'r> {
     /// The only policies that act, whether the cluster has them, has others by their names, or has none; without, the
     /// policies of the cluster do.
     pub policies: Option<Vec<Value>>,
+    /// The kinds of policies.
+    pub policy_kinds: &'r [Gvk],
+    /// What compiles them.
+    pub compile: &'r CompilePolicy<'r>,
     /// What rules leave alone.
     pub exceptions: Vec<Arc<Exception>>,
     /// The global context.
@@ -107,6 +122,22 @@ pub struct DryRun<'r> {
     pub services: &'r dyn ExternalData,
     /// What happens to writes before they are stored.
     pub admit: &'r Admit<'r>,
+    /// What a user applies when the rules have nothing left to do.
+    pub applied: Applied<'r>,
+}
+
+/// Objects that a user applies, in order, each with all that it would have.
+pub struct Applied<'r> {
+    pub objects: Vec<Value>,
+    /// What happens to them before they are stored.
+    pub admit: &'r Admit<'r>,
+}
+
+impl Applied<'_> {
+    /// Nothing is applied.
+    pub fn nothing() -> Self {
+        Applied { objects: Vec::new(), admit: &|_, object| Ok(object) }
+    }
 }
 
 impl fmt::Debug for DryRun<'_> {
@@ -116,14 +147,23 @@ impl fmt::Debug for DryRun<'_> {
 }
 
 /// Plays what rules do to a cluster.
-pub fn rehearse(rehearsal: DryRun<'_>, compile: Box<dyn Compile>, now: u64) -> DryRunResult {
-    let DryRun { audience, kinds, settings, policies, exceptions, globals, services, admit } =
-        rehearsal;
-    let policy_kinds = compile.kinds();
-    let mut stage = OverlayCluster::new(audience, admit, &settings.namespace, now);
+pub fn rehearse(rehearsal: DryRun<'_>, now: u64) -> DryRunResult {
+    let DryRun {
+        audience,
+        kinds,
+        settings,
+        policies,
+        policy_kinds,
+        compile,
+        services,
+        applied,
+        ..
+    } = rehearsal;
+    let has_own_policies = policies.is_none();
+    let mut stage = OverlayCluster::new(audience, rehearsal.admit, &settings.namespace, now);
     if let Some(policies) = policies {
-        let standing = stage.only_policies(&policy_kinds, policies);
-        let standing = standing.iter().filter_map(|policy| compile.compile(policy, kinds).ok());
+        let standing = stage.only_policies(policy_kinds, policies);
+        let standing = standing.iter().filter_map(|policy| compile(policy).ok());
         let rules = standing.flat_map(|policy| policy.rules.clone());
         stage.keep_owners(
             rules.filter(|rule| rule.lifecycle.synchronize).map(|rule| rule.id.clone()),
@@ -136,21 +176,49 @@ pub fn rehearse(rehearsal: DryRun<'_>, compile: Box<dyn Compile>, now: u64) -> D
         claim_keys: ClaimKeys::believing(),
         ..settings.clone()
     };
-    let mut controller = Controller::new(unreported, kinds.clone(), compile);
-    controller.set_exceptions(exceptions);
-    controller.set_globals(globals);
+    let mut feed = PolicyFeed::new(compile);
+    for kind in policy_kinds {
+        // Where policies cannot be read, there are none.
+        let listed = stage.carry_out(&Call::list(kind.clone())).map(Reply::listing);
+        for policy in listed.ok().flatten().unwrap_or_default().objects {
+            feed.note(&policy, Change::Added);
+        }
+    }
+    let mut controller = Controller::new(unreported, kinds.clone());
+    controller.set_exceptions(rehearsal.exceptions);
+    controller.set_globals(rehearsal.globals);
+    controller.set_policies(feed.policies(), now);
     let mut patched = BTreeMap::new();
-    let undone_anyway = play(&mut controller, &mut stage, services, now, &mut patched);
+    let mut played = Played { controller, stage, feed, policy_kinds, now };
+    let mut undone_anyway = played.play(services, &mut patched);
+    let mut denied = Vec::new();
+    let mut standing = Vec::new();
+    if !applied.objects.is_empty() {
+        // What the policies of the cluster have still to do is not what the user asks about.
+        if has_own_policies {
+            standing.extend(played.stage.changes(policy_kinds));
+        }
+        for object in applied.objects {
+            let Ok(target) = ObjectId::of(&object) else { continue };
+            if let Err(error) = played.stage.apply(&target, object, applied.admit) {
+                denied.push(Denied { target, rules: Vec::new(), why: error.message });
+            }
+        }
+        undone_anyway.extend(played.play(services, &mut patched));
+    }
+    let Played { controller, stage, .. } = played;
 
     let own: BTreeSet<&RuleId> = controller.rules().collect();
-    let changes = stage.changes(&policy_kinds).map(|(target, before, after)| {
+    let changes = stage.changes(policy_kinds).filter(|change| !standing.contains(change));
+    let changes = changes.map(|(target, before, after)| {
         let mut rules: Vec<RuleId> = patched.get(&place(&target)).cloned().unwrap_or_default();
-        let claim = after.as_ref().or(before.as_ref()).and_then(ClaimLabels::read);
-        let maker = claim.and_then(|claim| own.iter().copied().find(|rule| claim.names(rule)));
+        let claim = after.as_ref().or(before.as_ref()).and_then(Ownership::read);
+        let maker =
+            claim.and_then(|claim| own.iter().copied().find(|rule| claim.labels.names(rule)));
         rules.extend(maker.filter(|_| rules.is_empty()).cloned());
         Planned { target, rules, before, after }
     });
-    let mut rehearsed = DryRunResult { changes: changes.collect(), undone: undone_anyway };
+    let mut rehearsed = DryRunResult { changes: changes.collect(), denied, undone: undone_anyway };
     let undone = |what: String, why: &str| NotApplied { what, why: why.to_owned() };
     let broken = controller.broken_policies();
     rehearsed.undone.extend(broken.map(|(policy, why)| undone(policy.to_string(), why)));
@@ -168,56 +236,72 @@ fn place(id: &ObjectId) -> Object {
     (KindKey::of(&id.gvk), id.namespace.clone(), id.name.clone())
 }
 
-/// Lets the controller work until it has nothing left to do, and notes which rules changed stored objects.
-fn play(
-    controller: &mut Controller,
-    stage: &mut OverlayCluster<'_>,
-    services: &dyn ExternalData,
-    begin: u64,
-    patched: &mut BTreeMap<Object, Vec<RuleId>>,
-) -> Vec<NotApplied> {
-    let mut now = begin;
-    for _ in 0..ROUNDS {
-        let requests = controller.poll(now);
-        let questions = controller.take_questions();
-        let is_quiet = requests.is_empty() && questions.is_empty();
-        for question in questions {
-            let answer = match &question.asked {
-                Lookup::Service(asked) => {
-                    LookupResult::Service(services.exchange(&asked.request()))
+/// A controller that works on an overlay, with the policies that the overlay has.
+struct Played<'r> {
+    controller: Controller,
+    stage: OverlayCluster<'r>,
+    feed: PolicyFeed<'r>,
+    policy_kinds: &'r [Gvk],
+    now: u64,
+}
+
+impl Played<'_> {
+    /// Lets the controller work until it has nothing left to do, and notes which rules changed stored objects.
+    fn play(
+        &mut self,
+        services: &dyn ExternalData,
+        patched: &mut BTreeMap<Object, Vec<RuleId>>,
+    ) -> Vec<NotApplied> {
+        let Played { controller, stage, feed, policy_kinds, now } = self;
+        let begin = *now;
+        for _ in 0..ROUNDS {
+            let requests = controller.poll(*now);
+            let questions = controller.take_questions();
+            let is_quiet = requests.is_empty() && questions.is_empty();
+            for question in questions {
+                let answer = match &question.asked {
+                    Lookup::Service(asked) => {
+                        LookupResult::Service(services.exchange(&asked.request()))
+                    }
+                    // The user of a plan may lack permission to create SubjectAccessReviews.
+                    Lookup::Access(_) => LookupResult::Access(Ok(true)),
+                };
+                controller.answered(question.number, answer, *now);
+            }
+            for request in requests {
+                let answer = stage.carry_out(&request.call);
+                controller.answer(request.ticket, answer, *now);
+            }
+            for news in controller.take_news() {
+                if let ControllerEvent::Changed { rule, target } = news {
+                    let rules = patched.entry(place(&target)).or_default();
+                    if !rules.contains(&rule) {
+                        rules.push(rule);
+                    }
                 }
-                // The user of a plan may lack permission to create SubjectAccessReviews.
-                Lookup::Access(_) => LookupResult::Access(Ok(true)),
-            };
-            controller.answered(question.number, answer, now);
-        }
-        for request in requests {
-            let answer = stage.carry_out(&request.call);
-            controller.answer(request.ticket, answer, now);
-        }
-        for news in controller.take_news() {
-            if let ControllerEvent::Changed { rule, target } = news {
-                let rules = patched.entry(place(&target)).or_default();
-                if !rules.contains(&rule) {
-                    rules.push(rule);
+            }
+            let watched: BTreeSet<Gvk> =
+                controller.watches().into_iter().map(|(gvk, _)| gvk).collect();
+            let events = stage.take_events();
+            let is_quiet = is_quiet && events.is_empty();
+            for (kind, event) in events {
+                // Rules may make policies.
+                if policy_kinds.iter().any(|policies| KindKey::of(policies) == kind) {
+                    feed.note(&event.object, event.change);
+                    controller.set_policies(feed.policies(), *now);
+                }
+                for gvk in watched.iter().filter(|gvk| KindKey::of(gvk) == kind) {
+                    controller.watched(gvk, &event, *now);
+                }
+            }
+            if is_quiet && controller.is_idle() {
+                match controller.next_time() {
+                    Some(next) if next <= begin + PLAYED => *now = next.max(*now),
+                    _ => return Vec::new(),
                 }
             }
         }
-        let watched: BTreeSet<Gvk> = controller.watches().into_iter().map(|(gvk, _)| gvk).collect();
-        let events = stage.take_events();
-        let is_quiet = is_quiet && events.is_empty();
-        for (kind, event) in events {
-            for gvk in watched.iter().filter(|gvk| KindKey::of(gvk) == kind) {
-                controller.watched(gvk, &event, now);
-            }
-        }
-        if is_quiet && controller.is_idle() {
-            match controller.next_time() {
-                Some(next) if next <= begin + PLAYED => now = now.max(next),
-                _ => return Vec::new(),
-            }
-        }
+        let why = format!("it is not stable after {ROUNDS} rounds; rules may trigger each other");
+        vec![NotApplied { what: "this plan".to_owned(), why }]
     }
-    let why = format!("it is not stable after {ROUNDS} rounds; rules may trigger each other");
-    vec![NotApplied { what: "this plan".to_owned(), why }]
 }

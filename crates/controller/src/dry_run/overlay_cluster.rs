@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_cluster::{
-    ApiError, Call, Change, KindKey, Listing, ObjectPatch, Reason, Reply, WatchEvent,
-    fold_string_data,
-};
-use kiln_engine::ClaimLabels;
-use kiln_object::{Gvk, ObjectId, metadata};
+use kiln_cluster::{ApiError, Call, KindKey, Listing, ObjectPatch, Reason, Reply, WatchEvent};
+use kiln_engine::Ownership;
+use kiln_object::{Change, Gvk, ObjectId, fold_string_data, metadata};
 use kiln_rules::RuleId;
 use kiln_text::time::Time;
 use kiln_value::{Map, Str, Value};
@@ -239,19 +236,42 @@ impl<'c> OverlayCluster<'c> {
         }
     }
 
+    /// Stores an object as a user does: past the rules at admission, and with what the server makes of it.
+    pub(super) fn apply(
+        &mut self,
+        id: &ObjectId,
+        object: Value,
+        admit: &Admit<'_>,
+    ) -> Result<(), ApiError> {
+        self.check_namespace(id)?;
+        let live = self.get(id).ok();
+        let object = admit(live.as_ref(), object).map_err(refused)?;
+        let call = match &live {
+            None => Call::create(object.clone()),
+            Some(_) => Call::update(object.clone()),
+        };
+        let object = self.would_be(&call, object, live.as_ref())?;
+        if live.is_some_and(|live| shown(&live) == shown(&object)) {
+            return Ok(());
+        }
+        self.put(id, object, false).map(drop)
+    }
+
     /// What stays of an object that belongs to a policy beside those that are played; none when no policy keeps it.
     fn kept(&mut self, call: &Call) -> Result<Option<Value>, ApiError> {
         let (Call::Update { object, .. } | Call::Apply { object, .. }) = call else {
             return Ok(None);
         };
-        let Some(wanted) = ClaimLabels::read(object).filter(|_| !self.owners.is_empty()) else {
+        let Some(wanted) = Ownership::read(object).filter(|_| !self.owners.is_empty()) else {
             return Ok(None);
         };
         let id = call.about();
         let Ok(live) = self.get(&id) else { return Ok(None) };
-        let Some(claim) = ClaimLabels::read(&live) else { return Ok(None) };
+        let Some(claim) = Ownership::read(&live) else { return Ok(None) };
         let mut owners = self.owners.iter();
-        let Some(owner) = owners.find(|rule| claim.names(rule) && !wanted.names(rule)) else {
+        let Some(owner) =
+            owners.find(|rule| claim.labels.names(rule) && !wanted.labels.names(rule))
+        else {
             return Ok(None);
         };
         let content = |form: &Value| content_only(&live_form(form, object));

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::support::{World, id, trigger};
-use kiln_cluster::memory::Fault;
 use kiln_cluster::{Call, KindKey, Verb};
-use kiln_controller::author::Authors;
 use kiln_controller::{AccessCheck, Lookup, LookupResult, Question};
+use kiln_engine::author::Authors;
 use kiln_engine::{ReadError, User};
 use kiln_object::{Gvk, ObjectId};
+use kiln_testkit::memory::Fault;
 use kiln_value::{Value, value};
 
 const AUTHOR: &str = r#"annotations: {kiln.dev/author: '{"username":"ann","groups":[]}'}"#;

@@ -5,11 +5,10 @@ use crate::support::{
     World, admin, creator_policy, hint, id, made, namespace, nancy, policy, trigger,
 };
 use kiln_cluster::Verb;
-use kiln_cluster::memory::Decision;
-use kiln_controller::ObservedRequest;
-use kiln_engine::User;
+use kiln_engine::{ObservedRequest, User};
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::Operation;
+use kiln_testkit::memory::Decision;
 use kiln_value::{Value, value};
 
 fn user(name: &str) -> User {

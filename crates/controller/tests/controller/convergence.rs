@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::{World, config_map, id, namespace, secret};
-use kiln_cluster::memory::{Decision, Fault, WatchFault};
 use kiln_cluster::{Call, Verb};
 use kiln_object::{ObjectId, metadata};
+use kiln_testkit::memory::{Decision, Fault, WatchFault};
 use kiln_value::{Value, value};
 
 /// SplitMix64.

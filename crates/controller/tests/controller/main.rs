@@ -10,6 +10,7 @@ mod forged;
 mod generating_tables;
 mod impersonation;
 mod late_answers;
+mod moves;
 mod operation;
 mod panics;
 mod provenance;

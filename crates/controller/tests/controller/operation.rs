@@ -3,10 +3,10 @@
 use crate::support::{
     ON, World, config_map, id, made, made_secret, namespace, policy, secret, trigger,
 };
-use kiln_cluster::memory::{Decision, Fault};
 use kiln_cluster::{Call, Verb};
 use kiln_controller::{Lookup, LookupResult, Waiting};
 use kiln_object::{Gvk, ObjectId, Selector, metadata};
+use kiln_testkit::memory::{Decision, Fault};
 use kiln_value::{Value, value};
 
 fn requests(world: &World) -> Vec<(String, String)> {

@@ -1,27 +1,17 @@
 //! A mistake in Kiln itself: work on one key panics, and the others go on.
 
-use std::sync::Arc;
-
-use kiln_controller::{Compile, Controller, ControllerEvent};
+use kiln_controller::{Controller, ControllerEvent, Engine, Evaluate};
 use kiln_engine::{Event, RuleOutcome, RuleSet};
-use kiln_object::{Gvk, Kinds, metadata};
-use kiln_rules::{Policy, Rule};
+use kiln_object::metadata;
+use kiln_rules::Rule;
 use kiln_value::{Value, value};
 
-use crate::support::{Kyverno, World, config_map, id, namespace};
+use crate::support::{World, config_map, id, namespace};
 
 /// Panics whenever a rule is evaluated for an object that is labelled so.
 struct Breaks;
 
-impl Compile for Breaks {
-    fn kinds(&self) -> Vec<Gvk> {
-        Kyverno.kinds()
-    }
-
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        Kyverno.compile(policy, kinds)
-    }
-
+impl Evaluate for Breaks {
     fn evaluate(
         &self,
         rules: &RuleSet,
@@ -31,7 +21,7 @@ impl Compile for Breaks {
     ) -> RuleOutcome {
         let labels = event.trigger().and_then(metadata::labels);
         assert!(labels.is_none_or(|labels| labels.get("breaks").is_none()), "a mistake in Kiln");
-        Kyverno.evaluate(rules, rule, event, world)
+        Engine.evaluate(rules, rule, event, world)
     }
 }
 
@@ -62,7 +52,8 @@ fn labelled(name: &str) -> Value {
 fn a_panic_is_an_error_of_its_key_and_nothing_else() {
     let mut world = World::new();
     let kinds = world.memory.kinds().clone();
-    world.controller = Controller::new(world.settings.clone(), kinds, Box::new(Breaks));
+    world.controller =
+        Controller::new(world.settings.clone(), kinds).evaluating_with(Box::new(Breaks));
     for name in ["default", "target"] {
         world.put(namespace(name, value!({})));
     }

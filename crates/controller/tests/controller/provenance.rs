@@ -1,7 +1,8 @@
 //! What is said afterwards: why nothing was made of a trigger, and that a source is missing.
 
+use kiln_controller::ControllerEvent;
 use kiln_controller::provenance::{Books, Provenance, is_in_step};
-use kiln_controller::{Compile as _, ControllerEvent, ObservedRequest};
+use kiln_engine::ObservedRequest;
 use kiln_object::Gvk;
 use kiln_rules::Operation;
 use kiln_value::value;

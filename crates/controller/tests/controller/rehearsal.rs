@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use crate::support::{Kyverno, World, config_map, id, namespace};
 use kiln_cluster::{ApiError, Call, Reply};
-use kiln_controller::Compile;
-use kiln_controller::dry_run::{Admit, ClusterReader, DryRun, DryRunResult, rehearse};
+use kiln_controller::dry_run::{Admit, Applied, ClusterReader, DryRun, DryRunResult, rehearse};
 use kiln_engine::{
     CachedGlobal, ExternalData, ExternalDataError, Globals, ServiceAnswer, ServiceRequest,
 };
-use kiln_object::{Gvk, Kinds, Selector};
-use kiln_rules::Policy;
+use kiln_object::{Gvk, Selector};
 use kiln_testkit::{MadeBy, made_by_kyverno};
 use kiln_value::{Value, value};
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -77,20 +75,11 @@ impl ClusterReader for Seen<'_> {
 }
 
 fn rehearsed(world: &mut World, policies: &[&str]) -> DryRunResult {
-    rehearsed_with(world, policies, Box::new(Kyverno))
-}
-
-fn rehearsed_with(world: &mut World, policies: &[&str], compile: Box<dyn Compile>) -> DryRunResult {
-    admitted(world, policies, compile, &|_, object| Ok(object))
+    admitted(world, policies, false, &|_, object| Ok(object))
 }
 
 /// A rehearsal where writes pass rules at admission.
-fn admitted(
-    world: &mut World,
-    policies: &[&str],
-    compile: Box<dyn Compile>,
-    admit: &Admit<'_>,
-) -> DryRunResult {
+fn admitted(world: &mut World, policies: &[&str], all: bool, admit: &Admit<'_>) -> DryRunResult {
     let policies = policies.iter().map(|text| {
         let read = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes()).unwrap();
         read[0].value().clone()
@@ -100,17 +89,28 @@ fn admitted(
     let (kinds, settings) = (world.memory.kinds().clone(), world.settings.clone());
     let seen = Seen(RefCell::new(world));
     let policies = Some(policies).filter(|policies| !policies.is_empty());
+    // Rules that act on new objects only act on all.
+    let compile = |policy: &Value| {
+        let mut policy = Kyverno.compile(policy, &kinds)?;
+        for rule in Arc::make_mut(&mut policy).rules.iter_mut().filter(|_| all) {
+            Arc::make_mut(rule).lifecycle.existing = true;
+        }
+        Ok(policy)
+    };
     let rehearsal = DryRun {
         audience: &seen,
         kinds: &kinds,
         settings: &settings,
         policies,
+        policy_kinds: &Kyverno.kinds(),
+        compile: &compile,
         exceptions: Vec::new(),
         globals: Arc::new(globals()),
         services: &Prices,
         admit,
+        applied: Applied::nothing(),
     };
-    let rehearsed = rehearse(rehearsal, compile, now);
+    let rehearsed = rehearse(rehearsal, now);
     let world = seen.0.into_inner();
     assert_eq!(world.memory.revision(), revision, "the cluster is another one");
     rehearsed
@@ -183,20 +183,9 @@ fn new_policies_would_create_what_they_want_for_what_is_there() {
 
 #[test]
 fn rules_for_new_objects_wait_for_them_unless_they_are_let() {
-    struct All;
-    impl Compile for All {
-        fn kinds(&self) -> Vec<Gvk> {
-            Kyverno.kinds()
-        }
-        fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-            let mut policy = Policy::clone(&*Kyverno.compile(policy, kinds)?);
-            policy.rules.iter_mut().for_each(|r| Arc::make_mut(r).lifecycle.existing = true);
-            Ok(Arc::new(policy))
-        }
-    }
     let mut world = world();
     assert_eq!(summary(&rehearsed(&mut world, &[&policy(false, "quiet")])), [""; 0]);
-    let plan = rehearsed_with(&mut world, &[&policy(false, "quiet")], Box::new(All));
+    let plan = admitted(&mut world, &[&policy(false, "quiet")], true, &|_, object| Ok(object));
     assert_eq!(plan.changes.len(), 2);
 }
 
@@ -288,7 +277,7 @@ fn writes_pass_rules_at_admission() {
         object.set(["metadata", "labels", "seen"], seen).unwrap();
         Ok(object)
     };
-    let plan = admitted(&mut world, &[&policy(true, "quiet")], Box::new(Kyverno), &label);
+    let plan = admitted(&mut world, &[&policy(true, "quiet")], false, &label);
     assert_eq!(summary(&plan), ["create v1/ConfigMap/team-a/settings"]);
     let made = plan.changes[0].after.as_ref().unwrap();
     assert_eq!(made.str_at(["metadata", "labels", "seen"]), Some("first"));
@@ -313,7 +302,7 @@ fn what_admission_made_of_an_object_is_no_difference() {
         let lines = summary(&plan);
         lines.into_iter().filter(|line| line.contains("team-a")).collect::<Vec<_>>()
     };
-    let plan = admitted(&mut world, &[], Box::new(Kyverno), &add);
+    let plan = admitted(&mut world, &[], false, &add);
     assert_eq!(only(plan), [""; 0]);
     let plan = rehearsed(&mut world, &[]);
     assert_eq!(only(plan), ["change v1/ConfigMap/team-a/settings"]);

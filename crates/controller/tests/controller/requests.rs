@@ -4,7 +4,7 @@
 use crate::support::{
     World, admin, creator_policy, hint, id, made, made_secret, nancy, policy, trigger,
 };
-use kiln_controller::ObservedRequest;
+use kiln_engine::ObservedRequest;
 use kiln_object::{Gvk, ObjectId, metadata};
 use kiln_rules::Operation;
 use kiln_value::{Value, value};

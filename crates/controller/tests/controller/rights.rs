@@ -1,7 +1,7 @@
 //! Rights that are missing, and come back.
 
-use kiln_cluster::memory::Decision;
 use kiln_cluster::{Call, Verb};
+use kiln_testkit::memory::Decision;
 use kiln_value::{Value, value};
 
 use crate::support::{World, id, made_secret, trigger};

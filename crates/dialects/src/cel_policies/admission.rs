@@ -10,17 +10,19 @@ use kiln_fields::{FieldTable, policies as table};
 use kiln_object::{Gvk, Kinds, Selector};
 use kiln_rules::{
     Actions, ApplyRules, Dialect, Filters, FindParams, MissingParams, Mutate, Mutation, Origin,
-    Params, Policy, PolicyId, Program, Rule, RuleId, Scope, Script, Trigger, Unmet,
+    Params, Policy, PolicyId, Program, Rule, RuleId, Scope, Script, Trigger, Unmet, WebhookFamily,
 };
 use kiln_value::{Path, Str, Value};
 use kiln_yaml::Document;
 
 use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
+use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Head, Rules};
 use super::mutating::{check_failure_policy, lifecycle, mutations};
-use super::validating;
+use super::{request_facts, validating};
 use crate::Compiled;
+use crate::delivery::{background, report_words};
 use crate::document_reader::{Fields, Node, Report};
 use crate::generated_object_fields;
 
@@ -137,7 +139,8 @@ fn policy(
     let texts: Vec<&str> = head::sources(&script)
         .chain(steps.iter().map(|step| step.expression.program.source()))
         .collect();
-    let asks_for_namespace = texts.iter().any(|text| text.contains("namespaceObject"));
+    let asks_for_namespace = script.asks_for_namespace
+        || steps.iter().any(|step| head::asks_for_namespace(&step.expression));
     // Kyverno's command line gives all objects that a selector finds as one list.
     let as_list = texts.iter().any(|text| text.contains("params.items"));
     let script = Script { asks_for_namespace, renew_for_each_patch: true, ..script };
@@ -186,9 +189,11 @@ impl Bound<'_> {
     ) -> Policy {
         let id = PolicyId { dialect, namespace: None, name: head.name.clone() };
         let origin = Origin::new(report.document().clone(), Path::root());
+        let document = report.document().value();
         let rule = |name: &Str, binding: Option<&Binding>| {
             let kind = self.params.as_ref();
             let params = binding.and_then(|binding| binding.params_of(kind, self.as_list));
+            let program = program(binding);
             Arc::new(Rule {
                 id: RuleId { policy: id.clone(), rule: name.clone() },
                 trigger: trigger(self.constraints, binding),
@@ -196,7 +201,8 @@ impl Bound<'_> {
                 context: Vec::new(),
                 guard: None,
                 script: Some(Arc::new(Script { params, ..self.script.clone() })),
-                program: program(binding),
+                request_facts: request_facts::of_rule(Some(&self.script), &program),
+                program,
                 lifecycle: lifecycle(false),
                 report_properties: Vec::new(),
                 origin: origin.clone(),
@@ -210,6 +216,9 @@ impl Bound<'_> {
             kind: head.kind.to_string(),
             rules,
             apply: ApplyRules::All,
+            delivery: delivery::of(document, WebhookFamily::Rules, &[], VariantGuard::Kind),
+            background: background(document),
+            report: report_words(document),
             origin,
             id,
         }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use kiln_cel::{Env, PolicyScope};
 use kiln_fields::policies as table;
-use kiln_rules::{Dialect, ExceptedRules, Exception, Exempts, Origin, ReportResult};
+use kiln_rules::{ExceptedRules, Exception, Exempts, Origin, ReportResult};
 use kiln_text::time::Time;
 use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
 use super::expressions::{self, ExpectedType};
-use crate::Compiled;
 use crate::document_reader::{Fields, Node, Report};
+use crate::{Compiled, PolicyKind};
 
 /// The label that says which of several exceptions decides.
 const PRIORITY: &str = "polex.kyverno.io/priority";
@@ -96,15 +96,9 @@ fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
             node.error_with("must specify policy kind", "add kind");
         }
         let (name, kind) = (name?, kind?);
-        let namespaced = kind.starts_with("Namespaced");
-        let dialect = match kind.strip_prefix("Namespaced").unwrap_or(&kind) {
-            "DeletingPolicy" => Dialect::DeletingPolicy,
-            "GeneratingPolicy" => Dialect::GeneratingPolicy,
-            "MutatingPolicy" => Dialect::MutatingPolicy,
-            "ValidatingPolicy" => Dialect::ValidatingPolicy,
-            // Exceptions of policies that Kiln does not run.
-            _ => return None,
-        };
+        // Exceptions of policies that Kiln does not run have no effect.
+        let known = PolicyKind::find("policies.kyverno.io", &kind)?;
+        let (dialect, namespaced) = (known.dialect?, known.namespaced);
         let policy = match namespaced && !name.contains('/') {
             true => Str::from(format!("{own}/{name}")),
             false => name,

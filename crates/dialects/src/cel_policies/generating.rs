@@ -4,15 +4,17 @@ use kiln_cel::Env;
 use kiln_fields::policies as table;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
-    Block, Dialect, DocumentPart, Emission, Emitter, Existing, Generate, Lifecycle, OnPolicyDelete,
-    OwnershipLabels, Policy, Program, Script, TextPiece, Trigger, Unmet, Write,
+    Block, Delivery, Dialect, Emission, Emitter, Existing, FailurePolicies, Generate, LabelOwner,
+    Lifecycle, OnPolicyDelete, OwnershipLabels, Policy, Program, Script, Trigger, Unmet,
+    WebhookFamily, Write,
 };
 use kiln_yaml::Document;
 
 use super::constraints::OldLabels;
+use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Body, Head, Rules, switch};
-use super::{object_literals, template, tokens};
+use super::{object_literals, request_facts, template, tokens};
 use crate::Compiled;
 use crate::document_reader::{Fields, Node, Report};
 use crate::generated_object_fields;
@@ -21,8 +23,15 @@ use crate::generated_object_fields;
 const MANAGER: &str = "generate";
 
 /// The labels that generating policies write.
-const LABELS: OwnershipLabels =
-    OwnershipLabels { rule: false, trigger_name: true, whole_source: false };
+const LABELS: OwnershipLabels = OwnershipLabels {
+    owner: LabelOwner::Kyverno,
+    rule: false,
+    trigger_name: true,
+    whole_source: false,
+};
+
+/// The webhooks that serve generating policies.
+const FAMILY: WebhookFamily = WebhookFamily::Kind { cluster: "gpol", namespaced: "ngpol" };
 
 static RULES: Rules = Rules {
     document: &table::GENERATING_POLICY,
@@ -33,7 +42,14 @@ static RULES: Rules = Rules {
 
 /// Compiles a generating policy.
 pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
-    head::compile(document, compiled, &RULES, |head, report| policy(head, report, kinds));
+    head::compile(document, compiled, &RULES, |head, report| {
+        let mut policy = policy(head, report, kinds)?;
+        // Kyverno: these policies have no say in what a failure means.
+        let failure = FailurePolicies::IGNORE;
+        let delivery = delivery::of(document.value(), FAMILY, &[], VariantGuard::Kind);
+        policy.delivery = Delivery { failure, ..delivery };
+        Some(policy)
+    });
 }
 
 fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
@@ -73,6 +89,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         },
         labels: LABELS,
         clears_adopted: true,
+        existing_switch: "evaluation.generateExisting.enabled",
     };
     let constraints = constraints?;
     let skip_own = evaluation.and_then(|fields| fields.flag("skipBackgroundRequests"));
@@ -107,9 +124,10 @@ fn program(head: &Head<'_, '_>, script: &Script, kinds: &Kinds) -> Option<(Gener
     }
     let emitters: Vec<Emitter> =
         entries.iter().filter_map(|entry| emitter(entry, script, kinds)).collect();
-    let texts: Vec<&str> = emitters.iter().flat_map(|emitter| texts(&emitter.emission)).collect();
-    head.refuse_http(head::sources(script).chain(texts.iter().copied()));
-    let asks_for_namespace = texts.iter().any(|text| text.contains("namespaceObject"));
+    let written = || emitters.iter().flat_map(|emitter| request_facts::emitted(&emitter.emission));
+    let texts = written().map(|expression| expression.program.source());
+    head.refuse_http(head::sources(script).chain(texts));
+    let asks_for_namespace = written().any(head::asks_for_namespace);
     let block = |emitter| Block { foreach: None, emitters: vec![emitter] };
     // Kyverno: what comes after a failed entry does not run, what came before stays.
     let blocks = emitters.into_iter().map(block).collect();
@@ -172,29 +190,4 @@ fn documents(node: &Node<'_, '_>, env: &Env) -> Option<Emission> {
         }
     };
     template::read(&fields.get("value")?, env, interpolate).map(Emission::Documents)
-}
-
-/// The texts of the expressions of an emitter.
-fn texts(emission: &Emission) -> Vec<&str> {
-    fn of<'p>(part: &'p DocumentPart, found: &mut Vec<&'p str>) {
-        match part {
-            DocumentPart::Plain(_) => {}
-            DocumentPart::Whole(expression) => found.push(expression.program.source()),
-            DocumentPart::Text(pieces) => {
-                found.extend(pieces.iter().filter_map(|piece| match piece {
-                    TextPiece::Plain(_) => None,
-                    TextPiece::Value(expression) => Some(expression.program.source()),
-                }));
-            }
-            DocumentPart::Map(entries) => entries.iter().for_each(|(_, part)| of(part, found)),
-            DocumentPart::List(parts) => parts.iter().for_each(|part| of(part, found)),
-        }
-    }
-    let mut found = Vec::new();
-    match emission {
-        Emission::FromExpression { expression, .. } => found.push(expression.program.source()),
-        Emission::Documents(parts) => parts.iter().for_each(|part| of(part, &mut found)),
-        Emission::Data { .. } | Emission::Clone { .. } | Emission::CloneSelect(_) => {}
-    }
-    found
 }

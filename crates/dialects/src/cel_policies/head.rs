@@ -6,16 +6,17 @@ use kiln_cel::{Env, EnvBuilder, PolicyScope, Type};
 use kiln_fields::{FieldTable, policies as table};
 use kiln_object::Kinds;
 use kiln_rules::{
-    ApplyRules, Dialect, Expression, Lifecycle, NamedExpression, Origin, Policy, PolicyId, Program,
-    Rule, RuleId, Scope, Script, Trigger, Unmet,
+    ApplyRules, Delivery, Dialect, Expression, Lifecycle, NamedExpression, Origin, Policy,
+    PolicyId, Program, Rule, RuleId, Scope, Script, Trigger, Unmet, WebhookFamily,
 };
 use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
 use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
 use super::expressions::{self, ExpectedType};
-use super::tokens;
+use super::{request_facts, tokens};
 use crate::Compiled;
+use crate::delivery::{background, report_words};
 use crate::document_reader::{Fields, Node, Report};
 
 /// The beginning of a policy.
@@ -119,6 +120,7 @@ impl Head<'_, '_> {
             scope: self.scope.clone(),
             context: Vec::new(),
             guard: None,
+            request_facts: request_facts::of_rule(Some(&script), &program),
             script: Some(Arc::new(script)),
             program,
             lifecycle,
@@ -131,6 +133,10 @@ impl Head<'_, '_> {
             kind: self.kind.to_string(),
             rules: vec![Arc::new(rule)],
             apply: ApplyRules::All,
+            // What the whole document says about it is added when its variants are known.
+            delivery: Delivery::usual(WebhookFamily::Rules),
+            background: background(report.document().value()),
+            report: report_words(report.document().value()),
             origin,
         }
     }
@@ -261,12 +267,10 @@ pub(super) fn script(
         has_no_request: false,
         namespaces_are_their_own: false,
     };
-    let asks = sources(&script).any(|source| source.contains("namespaceObject"));
-    script.asks_for_namespace = asks;
-    script.asks_for_user = script
-        .conditions
-        .iter()
-        .any(|condition| condition.expression.program.source().contains("userInfo"));
+    let asks_for_namespace = all_expressions(&script).any(asks_for_namespace);
+    let conditions = script.conditions.iter().map(|condition| &condition.expression);
+    let asks_for_user = conditions.map(request_facts::of_expression).any(|facts| facts.user);
+    (script.asks_for_namespace, script.asks_for_user) = (asks_for_namespace, asks_for_user);
     script
 }
 
@@ -286,8 +290,18 @@ pub(crate) fn request_conditions(node: &Node<'_, '_>) -> Option<Arc<Script>> {
     (!conditions.is_empty()).then(made)
 }
 
+/// Whether an expression looks at the namespace of the trigger.
+pub(super) fn asks_for_namespace(expression: &Expression) -> bool {
+    expression.program.uses("namespaceObject").is_any()
+}
+
+/// All expressions of a script.
+fn all_expressions(script: &Script) -> impl Iterator<Item = &Expression> {
+    let named = script.variables.iter().chain(&script.conditions).chain(&script.annotations);
+    named.map(|named| &named.expression)
+}
+
 /// The texts of all expressions of a script.
 pub(super) fn sources(script: &Script) -> impl Iterator<Item = &str> {
-    let named = script.variables.iter().chain(&script.conditions).chain(&script.annotations);
-    named.map(|named| named.expression.program.source())
+    all_expressions(script).map(|expression| expression.program.source())
 }

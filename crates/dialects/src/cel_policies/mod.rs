@@ -5,6 +5,8 @@
 //! |---|---|
 //! | `head` | what all of them have in common: name, reach, conditions, named values |
 //! | `constraints` | matchConstraints to what fires a rule |
+//! | `delivery` | how requests reach a policy: webhooks, conditions, selectors |
+//! | `request_facts` | what expressions read that only a request tells |
 //! | `expressions` | expressions compiled with their types, every slip with its place inside the text |
 //! | `tokens` | what is known from the text of an expression: kinds it names, suspicious loops |
 //! | `generating` | GeneratingPolicy |
@@ -23,6 +25,7 @@
 mod admission;
 mod constraints;
 mod deleting;
+mod delivery;
 mod exception;
 mod expressions;
 mod generating;
@@ -31,6 +34,7 @@ pub(crate) mod in_rules;
 mod mutating;
 mod object_literals;
 pub mod pod_controllers;
+pub(crate) mod request_facts;
 mod template;
 mod tokens;
 mod validating;

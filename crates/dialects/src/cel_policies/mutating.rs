@@ -6,13 +6,14 @@ use kiln_cel::Env;
 use kiln_fields::policies as table;
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{
-    Dialect, Existing, ExpressionTargets, FilteredTargets, Lifecycle, Mutate, Mutation,
+    Dialect, Existing, ExpressionTargets, FilteredTargets, LabelOwner, Lifecycle, Mutate, Mutation,
     NamedExpression, OnPolicyDelete, OwnershipLabels, PatchForm, Policy, Program, ScriptedPatch,
-    Targets, Trigger, Unmet, Write,
+    Targets, Trigger, Unmet, WebhookFamily, Write,
 };
 use kiln_yaml::Document;
 
 use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
+use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Body, Head, Rules, switch};
 use super::object_literals;
@@ -28,6 +29,8 @@ static RULES: Rules = Rules {
     versions: &["v1", "v1beta1", "v1alpha1"],
     namespaced_versions: &["v1", "v1beta1"],
 };
+/// The webhooks that serve mutating policies.
+const FAMILY: WebhookFamily = WebhookFamily::Kind { cluster: "mpol", namespaced: "nmpol" };
 /// Begins the name of the rule for existing objects, where another one changes what is sent.
 const EXISTING: &str = "existing-";
 
@@ -39,8 +42,14 @@ pub(super) fn lifecycle(existing: bool) -> Lifecycle {
         on_policy_delete: OnPolicyDelete::Keep,
         on_conflict: Existing::Keep,
         write: Write::Replace,
-        labels: OwnershipLabels { rule: false, trigger_name: true, whole_source: false },
+        labels: OwnershipLabels {
+            owner: LabelOwner::Kyverno,
+            rule: false,
+            trigger_name: true,
+            whole_source: false,
+        },
         clears_adopted: false,
+        existing_switch: "evaluation.mutateExisting.enabled",
     }
 }
 
@@ -51,6 +60,9 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
         if !report.has_errors() {
             let Some(spec) = report.document().value().get("spec") else { return Some(policy) };
             let found = pod_controllers::variants(spec);
+            // What cannot be rewritten for the controllers of Pods is said below.
+            let others = found.as_deref().unwrap_or_default();
+            policy.delivery = delivery::of(document.value(), FAMILY, others, VariantGuard::Kind);
             variants::add(&mut policy, head, report, RULES.spec, spec, found, |head, report| {
                 self::policy(head, report, kinds)
             });
@@ -89,7 +101,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     head.refuse_http(head::sources(&script).chain(texts.iter().copied()));
     let script = kiln_rules::Script {
         asks_for_namespace: script.asks_for_namespace
-            || texts.iter().any(|text| text.contains("namespaceObject")),
+            || steps.iter().any(|step| head::asks_for_namespace(&step.expression)),
         ..script
     };
     let existing = switch(evaluation, "mutateExisting").unwrap_or(false);

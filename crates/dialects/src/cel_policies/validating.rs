@@ -5,12 +5,13 @@ use kiln_fields::validating as table;
 use kiln_object::Kinds;
 use kiln_rules::{
     Actions, Answers, Check, Dialect, Expression, Expressions, FailureActions, Filters, Payload,
-    Policy, Program, Script, Trigger, Unmet, Validate, Validation,
+    Policy, Program, Script, Trigger, Unmet, Validate, Validation, WebhookFamily,
 };
 use kiln_value::{Str, Value};
 use kiln_yaml::Document;
 
 use super::constraints::{Constraints, OldLabels};
+use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Body, Head, Rules};
 use super::mutating::{check_failure_policy, lifecycle};
@@ -26,6 +27,9 @@ static RULES: Rules = Rules {
     namespaced_versions: &["v1", "v1beta1"],
 };
 
+/// The webhooks that serve validating policies.
+const FAMILY: WebhookFamily = WebhookFamily::Kind { cluster: "vpol", namespaced: "nvpol" };
+
 /// Kubernetes: the most that one expression may cost.
 pub(super) const EXPRESSION_COST: u64 = 1_000_000;
 
@@ -36,6 +40,7 @@ const SCORED: &str = "policies.kyverno.io/scored";
 pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compiled) {
     head::compile(document, compiled, &RULES, |head, report| {
         let mut policy = policy(head, report, kinds)?;
+        policy.delivery = delivery::of(document.value(), FAMILY, &[], VariantGuard::Object);
         let is_about_objects =
             policy.rules.iter().all(|rule| rule.trigger.payload == Payload::Kubernetes);
         // Kyverno rewrites policies for data as well, which then fail.
@@ -49,8 +54,10 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
 fn add_variants(policy: &mut Policy, head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) {
     let Some(spec) = report.document().value().get("spec") else { return };
     let spec = with_plurals(spec, head, report);
-    let found = Ok(pod_controllers::validating_variants(&spec));
-    variants::add(policy, head, report, RULES.spec, &spec, found, |head, report| {
+    let found = pod_controllers::validating_variants(&spec);
+    let document = report.document().value();
+    policy.delivery = delivery::of(document, FAMILY, &found, VariantGuard::Object);
+    variants::add(policy, head, report, RULES.spec, &spec, Ok(found), |head, report| {
         self::policy(head, report, kinds)
     });
 }

@@ -6,16 +6,18 @@ use kiln_fields::kubemod as table;
 use kiln_gotemplate::Template;
 use kiln_object::Kinds;
 use kiln_rules::{
-    ApplyRules, Dialect, Existing, Filter, Filters, KindPattern, Lifecycle, MatchItem, Modify,
-    ModifyAction, NamespaceReach, OnPolicyDelete, Operation, Operations, Origin, OwnershipLabels,
-    PatchItem, Policy, PolicyId, Program, Rule, RuleId, Scope, Trigger, Write,
+    ApplyRules, Delivery, Dialect, Existing, FailurePolicies, Filter, Filters, KindPattern,
+    LabelOwner, Lifecycle, MatchItem, Modify, ModifyAction, NamespaceReach, OnPolicyDelete,
+    Operation, Operations, Origin, OwnershipLabels, PatchItem, Policy, PolicyId, Program,
+    RequestFacts, Rule, RuleId, Scope, Trigger, WebhookFamily, Write,
 };
 use kiln_text::{Regex, wildcard};
-use kiln_value::{Path, Str, Value};
+use kiln_value::{Path, Str, Value, value};
 use kiln_yaml::Document;
 
 use super::items;
 use crate::Compiled;
+use crate::delivery::{background, report_words, unchanged_since};
 use crate::document_reader::{Fields, Node, Report};
 use crate::generated_object_fields;
 
@@ -102,10 +104,17 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
             on_policy_delete: OnPolicyDelete::Keep,
             on_conflict: Existing::Keep,
             write: Write::Replace,
-            labels: OwnershipLabels { rule: true, trigger_name: false, whole_source: false },
+            labels: OwnershipLabels {
+                owner: LabelOwner::Kyverno,
+                rule: true,
+                trigger_name: false,
+                whole_source: false,
+            },
             clears_adopted: false,
+            existing_switch: "",
         },
         report_properties: Vec::new(),
+        request_facts: RequestFacts::default(),
         origin: origin.clone(),
     };
     Some(Policy {
@@ -114,8 +123,24 @@ fn policy(report: &Report<'_>) -> Option<Policy> {
         kind: "ModRule".to_owned(),
         rules: vec![Arc::new(rule)],
         apply: ApplyRules::All,
+        delivery: delivery(report.document().value()),
+        background: background(report.document().value()),
+        report: report_words(report.document().value()),
         origin,
     })
+}
+
+/// How requests reach a ModRule. KubeMod: its webhook never blocks, and namespaces can be kept from all ModRules by a label.
+fn delivery(document: &Value) -> Delivery {
+    let unless_ignored = value!({"matchExpressions": [
+        {"key": "admission.kubemod.io/ignore", "operator": "NotIn", "values": ["true"]},
+    ]});
+    Delivery {
+        failure: FailurePolicies::IGNORE,
+        namespace_selector: Some(unless_ignored),
+        unchanged_since: unchanged_since(document),
+        ..Delivery::usual(WebhookFamily::ModRules)
+    }
 }
 
 fn reach(spec: &Fields<'_, '_>, namespace: Str) -> (Scope, NamespaceReach) {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use kiln_fields::kyverno as table;
 use kiln_object::Kinds;
+use kiln_object::policy_kinds::OWN_VERSION;
 use kiln_rules::{
-    ApplyRules, ContextEntry, Delete, Dialect, Filters, Load, Origin, Policy, PolicyId, Program,
-    Rule, RuleId, Scope, Trigger,
+    ApplyRules, ContextEntry, Delete, Delivery, Dialect, Filters, Load, Origin, Policy, PolicyId,
+    Program, RequestFacts, Rule, RuleId, Scope, Trigger, WebhookFamily,
 };
 use kiln_value::Path;
 use kiln_yaml::Document;
 
 use crate::Compiled;
+use crate::delivery::{background, report_words};
 use crate::document_reader::{Fields, Report};
 use crate::kyverno::check;
 use crate::kyverno::compile::KEPT;
@@ -34,7 +36,7 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
 fn policy(report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
     let root = report.root().fields(&table::CLEANUP_POLICY)?;
     let (api_version, kind) = (root.required_text("apiVersion")?, root.required_text("kind")?);
-    if !matches!(&*api_version, "kyverno.io/v2" | "kyverno.io/v2beta1") {
+    if !matches!(&*api_version, "kyverno.io/v2" | "kyverno.io/v2beta1" | OWN_VERSION) {
         report.error(
             &Path::from_iter(["apiVersion"]),
             format!("{api_version} {kind} is not known"),
@@ -101,6 +103,8 @@ fn policy(report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
         })),
         lifecycle: KEPT,
         report_properties: Vec::new(),
+        // No request makes it run.
+        request_facts: RequestFacts::default(),
         origin: origin.clone(),
     };
     Some(Policy {
@@ -109,6 +113,9 @@ fn policy(report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
         kind: kind.to_string(),
         rules: vec![Arc::new(rule)],
         apply: ApplyRules::All,
+        delivery: Delivery::usual(WebhookFamily::Rules),
+        background: background(report.document().value()),
+        report: report_words(report.document().value()),
         origin,
     })
 }

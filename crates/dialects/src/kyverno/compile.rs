@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use kiln_object::Kinds;
 use kiln_rules::{
-    Dialect, Emission, Existing, Filters, Lifecycle, OnPolicyDelete, Origin, OwnershipLabels,
-    Policy, PolicyId, Program, Rule, RuleId, Trigger, Write,
+    Dialect, Emission, Existing, Filters, LabelOwner, Lifecycle, OnPolicyDelete, Origin,
+    OwnershipLabels, Policy, PolicyId, Program, Rule, RuleId, Trigger, Write,
 };
 use kiln_value::{Key, Map, Path, Str};
 use kiln_variables::Template;
 use kiln_yaml::Document;
 
+use crate::cel_policies::request_facts;
+use crate::delivery::{background, report_words};
 use crate::document_reader::{Node, Report};
 use crate::generated_object_fields;
 use crate::kyverno::autogen::{self, Derived};
 use crate::kyverno::check;
+use crate::kyverno::delivery;
 use crate::kyverno::entries::string_template;
 use crate::kyverno::generate::Compiler;
 use crate::kyverno::mutate;
@@ -29,8 +32,12 @@ use crate::{Compiled, NotRun};
 const MANAGER: &str = "kyverno-generate";
 
 /// The labels that Kyverno's rules write.
-const LABELS: OwnershipLabels =
-    OwnershipLabels { rule: true, trigger_name: false, whole_source: true };
+const LABELS: OwnershipLabels = OwnershipLabels {
+    owner: LabelOwner::Kyverno,
+    rule: true,
+    trigger_name: false,
+    whole_source: true,
+};
 
 /// What becomes of what a rule leaves behind that makes no objects: it stays.
 pub(crate) const KEPT: Lifecycle = Lifecycle {
@@ -41,6 +48,7 @@ pub(crate) const KEPT: Lifecycle = Lifecycle {
     write: Write::Replace,
     labels: LABELS,
     clears_adopted: false,
+    existing_switch: "mutateExistingOnPolicyUpdate",
 };
 
 /// Compiles a ClusterPolicy or Policy. A policy with an error is left out as a whole, as Kyverno
@@ -68,6 +76,9 @@ pub(crate) fn compile(document: &Document, kinds: &Kinds, compiled: &mut Compile
             kind: doc.kind.to_string(),
             rules,
             apply: doc.apply,
+            delivery: delivery::of(document.value()),
+            background: background(document.value()),
+            report: report_words(document.value()),
             origin: Origin::new(document.clone(), Path::root()),
             id,
         }
@@ -221,6 +232,7 @@ fn compile_rule(
     for (_, template) in &report_properties {
         variables.template(template);
     }
+    let in_cel = request_facts::of_rule(script.as_deref(), &program);
     // Kyverno: what the engine writes itself passes through mutate rules like everything else; only
     // what makes or changes other objects could go round in circles.
     let at_admission = program.acts_at_admission();
@@ -241,6 +253,7 @@ fn compile_rule(
         program,
         lifecycle,
         report_properties,
+        request_facts: variables.facts().and(in_cel).and(doc.condition_facts),
         origin: Origin::new(rule.node.report.document().clone(), rule.node.path.clone()),
     })
 }
@@ -299,6 +312,7 @@ fn generate(
         },
         labels: LABELS,
         clears_adopted: false,
+        existing_switch: "generateExisting",
     };
     Some((Program::Generate(program), lifecycle))
 }

@@ -10,12 +10,14 @@
 //! | `autogen` | rules for Pods rewritten for the controllers of Pods |
 //! | `check`, `remarks` | what Kyverno refuses and warns about, in its words |
 //! | `variables` | which variables a rule may use |
+//! | `delivery` | how requests reach a policy, and what its variables read of them |
 //! | `update` | which changes of a policy are refused or warned about |
 
 mod autogen;
 mod check;
 mod cleanup;
 mod compile;
+mod delivery;
 mod entries;
 mod exception;
 mod filters;

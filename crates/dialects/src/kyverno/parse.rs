@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use kiln_fields::kyverno as table;
-use kiln_rules::{ApplyRules, ContextEntry, QueryText, Scope, Script};
+use kiln_rules::{ApplyRules, ContextEntry, QueryText, RequestFacts, Scope, Script};
 use kiln_value::{Path, Str, Value};
 use kiln_variables::{Conditions, Template};
 
 use crate::cel_policies::request_conditions;
 use crate::document_reader::{Fields, Node, Report};
+use crate::kyverno::delivery;
 use crate::kyverno::entries::{self, string_template, template};
 use crate::kyverno::filters::{self, Block};
 use crate::kyverno::validate::{self, FailureDoc};
@@ -24,6 +25,8 @@ pub(crate) struct PolicyDoc<'d, 'r> {
     pub(crate) admission: Option<Node<'d, 'r>>,
     /// What must hold of requests.
     pub(crate) match_conditions: Option<Arc<Script>>,
+    /// What they read of requests.
+    pub(crate) condition_facts: RequestFacts,
     pub(crate) generate_existing: Option<bool>,
     pub(crate) mutate_existing: Option<bool>,
     pub(crate) server_side_apply: bool,
@@ -201,14 +204,18 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
     if rules.is_empty() {
         spec.error("the policy has no rules", Some("add spec.rules".into()));
     }
+    let match_conditions = spec
+        .get("webhookConfiguration")
+        .and_then(|node| node.any_fields())
+        .and_then(|fields| fields.get("matchConditions"));
     Some(PolicyDoc {
         background: spec.flag("background").unwrap_or(true),
         admission: spec.get("admission"),
-        match_conditions: spec
-            .get("webhookConfiguration")
-            .and_then(|node| node.any_fields())
-            .and_then(|fields| fields.get("matchConditions"))
-            .and_then(|node| request_conditions(&node)),
+        condition_facts: match_conditions
+            .as_ref()
+            .map(|node| delivery::facts_of_conditions(node.value))
+            .unwrap_or_default(),
+        match_conditions: match_conditions.and_then(|node| request_conditions(&node)),
         generate_existing: spec.flag("generateExisting"),
         mutate_existing: spec.flag("mutateExistingOnPolicyUpdate"),
         server_side_apply: spec.flag("useServerSideApply").unwrap_or(false),

@@ -4,7 +4,8 @@
 //! targets: if one of the old ones is gone, the change is allowed with a warning, and nothing else is
 //! compared. Then all else but the generate blocks: it may not change.
 
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, Severity};
+use kiln_rules::{ALLOW_RULE_CHANGES, allows_rule_changes};
 use kiln_value::{Map, Path, Value};
 use kiln_yaml::Document;
 
@@ -12,7 +13,8 @@ use kiln_yaml::Document;
 const MUTABLE: [&str; 5] =
     ["synchronize", "data", "foreach", "orphanDownstreamOnPolicyDelete", "generateExisting"];
 
-/// Checks a change of a policy. An error refuses it; without one it is allowed.
+/// Checks a change of a policy. An error refuses it; without one it is allowed. The annotation of the new version makes notes
+/// of errors.
 pub fn check_update(old: &Document, new: &Document) -> Vec<Diagnostic> {
     let (old_rules, new_rules) = (generate_rules(old), generate_rules(new));
     let targets: Vec<Value> = new_rules.iter().map(|rule| targets(rule.value)).collect();
@@ -38,6 +40,7 @@ pub fn check_update(old: &Document, new: &Document) -> Vec<Diagnostic> {
     let keep_match = old_rules.iter().any(|rule| {
         rule.value.get_path(["generate", "synchronize"]).and_then(Value::as_bool) == Some(true)
     });
+    let is_allowed = allows_rule_changes(new.value());
     let shells: Vec<Map> = new_rules.iter().map(|rule| shell(rule.value, keep_match)).collect();
     let mut refused = Vec::new();
     for rule in &old_rules {
@@ -56,6 +59,16 @@ pub fn check_update(old: &Document, new: &Document) -> Vec<Diagnostic> {
             }
             None => (vec!["name".to_owned()], new.locate(&["spec", "rules"].into_iter().collect())),
         };
+        if is_allowed {
+            let message = format!(
+                "{} of generate rule {:?} changes: what it made and the policy still wants is adopted; the rest goes or is \
+                 orphaned as if the rule were removed",
+                changed.join(", "),
+                rule.name()
+            );
+            refused.push(Diagnostic::new(Severity::Note, message).at(place));
+            continue;
+        }
         let message = format!(
             "changes of immutable fields of a rule spec in a generate rule is disallowed: {} of rule {:?}",
             changed.join(", "),
@@ -64,7 +77,10 @@ pub fn check_update(old: &Document, new: &Document) -> Vec<Diagnostic> {
         refused.push(
             Diagnostic::error(message)
                 .at(place)
-                .hint("delete the policy and create it again, or add a rule of another name"),
+                .hint(format!(
+                    "annotate the policy with {ALLOW_RULE_CHANGES}: \"true\", delete it and create it again, or add a rule \
+                     of another name"
+                )),
         );
     }
     refused

@@ -1,11 +1,13 @@
 //! Which variables a rule may use, checked before it runs.
 
+use std::cell::Cell;
+
 use kiln_diagnostic::did_you_mean;
 use kiln_jmespath::Expression;
 use kiln_object::Gvk;
 use kiln_rules::{
     Callee, Check as Checked, ContextEntry, Emission, ForEach, Generate, Load, Mutate, Mutation,
-    PatchBody, QueryText, TargetNamespace, Validate,
+    PatchBody, QueryText, RequestFacts, TargetNamespace, Validate,
 };
 use kiln_value::{Path, Segment, Value};
 use kiln_variables::{
@@ -14,6 +16,7 @@ use kiln_variables::{
 
 use crate::document_reader::Report;
 use crate::generated_object_fields;
+use crate::kyverno::delivery;
 
 /// Names that are there without being declared.
 const GIVEN: &[&str] = &[
@@ -35,12 +38,31 @@ pub(crate) struct Check<'c, 'd> {
     of_policy: bool,
     /// The built-in kinds that fire the rule; none where others may, too.
     fired_by: Vec<Gvk>,
+    /// What was read of the request so far.
+    facts: Cell<RequestFacts>,
 }
 
 impl<'c, 'd> Check<'c, 'd> {
     pub(crate) fn new(report: &'c Report<'d>, rule: &'c str, background: bool) -> Self {
         let allowed = VariablePolicy { background, ..VariablePolicy::default() };
-        Check { report, rule, names: Vec::new(), allowed, of_policy: false, fired_by: Vec::new() }
+        Check {
+            report,
+            rule,
+            names: Vec::new(),
+            allowed,
+            of_policy: false,
+            fired_by: Vec::new(),
+            facts: Cell::default(),
+        }
+    }
+
+    /// What all that was checked reads of the request.
+    pub(crate) fn facts(&self) -> RequestFacts {
+        self.facts.get()
+    }
+
+    fn note(&self, facts: RequestFacts) {
+        self.facts.set(self.facts.get().and(facts));
     }
 
     /// Checks a policy that no request makes run.
@@ -215,7 +237,9 @@ impl<'c, 'd> Check<'c, 'd> {
             }
             self.refuse(&refusal, &path);
         }
-        for variable in template.variables().iter().filter(|variable| !variable.nested) {
+        let variables = template.variables();
+        self.note(variables.iter().map(delivery::facts_of_variable).collect());
+        for variable in variables.iter().filter(|variable| !variable.nested) {
             if let Ok(expression) = Expression::compile(variable.expression) {
                 self.functions(Some(&expression), &joined(base, variable.path));
             }
@@ -289,6 +313,7 @@ impl<'c, 'd> Check<'c, 'd> {
             QueryText::Unfilled(template) => return self.template(template),
         };
         self.functions(Some(expression), path);
+        self.note(delivery::facts_of_query(expression));
         for root in expression.roots() {
             let declared = self.names.iter().any(|name| name.split('.').next() == Some(root));
             let given = GIVEN.contains(&root) || (root == "target" && self.allowed.target);

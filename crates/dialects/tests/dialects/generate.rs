@@ -1,7 +1,7 @@
 //! What generate rules make: whole documents in, whole effects out.
 
 use crate::support::{Objects, made, objects, rules, run, shown};
-use kiln_engine::{Claim, ClaimLabels, Effect, Event, Existing, Verdict};
+use kiln_engine::{Claim, Effect, Event, Existing, Ownership, Verdict};
 use kiln_object::metadata;
 use kiln_rules::Write;
 use kiln_value::value;
@@ -220,7 +220,7 @@ fn claims_are_written_as_kyvernos_labels() {
     let Claim { sources, trigger, .. } = &ensure.claim;
     assert_eq!(sources[0].to_string(), "v1/Secret/default/regcred");
     assert_eq!(trigger.to_string(), "v1/Namespace/team");
-    let read = ClaimLabels::read(&ensure.object).unwrap();
+    let read = Ownership::read(&ensure.object).unwrap().labels;
     assert!(read.names(&outcome.rule));
     assert_eq!(read.trigger_uid.as_deref(), Some("u-1"));
     let style = rules.rules().next().unwrap().lifecycle.labels;
@@ -245,7 +245,7 @@ fn long_policy_names_are_cut_in_labels() {
     let label = metadata::label(&ensure.object, "generate.kyverno.io/policy-name").unwrap();
     assert_eq!(label.len(), 63);
     assert!(label.starts_with(&name[..54]));
-    assert!(ClaimLabels::read(&ensure.object).unwrap().names(&outcome[0].rule));
+    assert!(Ownership::read(&ensure.object).unwrap().labels.names(&outcome[0].rule));
     let full = ensure.claim.annotations();
     assert!(full.iter().any(|(_, value)| value.contains(name)));
 }
@@ -633,7 +633,7 @@ generate:
     let Effect::Ensure(ensure) = &outcomes[0].effects[0] else { panic!("{outcomes:?}") };
     assert_eq!(ensure.target.to_string(), "v1/Event/prod/exec-web");
     assert_eq!(ensure.object.get("message"), Some(&value!(["sh", "-c"])));
-    let labels = ClaimLabels::read(&ensure.object).unwrap();
+    let labels = Ownership::read(&ensure.object).unwrap().labels;
     assert_eq!(labels.trigger_kind.kind, "PodExecOptions");
     assert_eq!(labels.trigger_namespace.as_deref(), Some("prod"));
 }

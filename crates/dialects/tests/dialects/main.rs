@@ -18,6 +18,7 @@ mod mutate_conformance;
 mod mutate_recorded;
 mod mutate_refused;
 mod mutating;
+mod own_group;
 mod proposal;
 mod protected;
 mod recorded;

@@ -506,7 +506,7 @@ fn changes_of_a_policy_are_judged_as_kyverno_does() {
         check(&old, &policy(&any("Pod"), sync)),
         [
             "error: new.yaml:6:22: changes of immutable fields of a rule spec in a generate rule is disallowed: match of \
-             rule \"r\" (delete the policy and create it again, or add a rule of another name)"
+             rule \"r\" (annotate the policy with kiln.allowGenerateRuleChanges: \"true\", delete it and create it again, or add a rule of another name)"
         ]
     );
     let with = |more: &str| policy(&format!("{}, {more}", any("Namespace")), sync);
@@ -518,6 +518,14 @@ fn changes_of_a_policy_are_judged_as_kyverno_does() {
             .contains("disallowed: name of rule \"r\"")
     );
     assert_eq!(check(&old, &with("skipBackgroundRequests: true")), [""; 0]);
+    // A policy that says so may be edited.
+    let head = "metadata: {name: p}";
+    let allows = "metadata: {name: p, annotations: {kiln.allowGenerateRuleChanges: 'true'}}";
+    let found = check(&old, &policy(&any("Pod"), sync).replace(head, allows));
+    assert!(
+        found[0].starts_with("note: new.yaml:6:22: match of generate rule \"r\" changes"),
+        "{found:?}"
+    );
     // Without synchronisation the match may change.
     let loose = "name: c, data: {a: b}";
     assert_eq!(check(&policy(&any("Namespace"), loose), &policy(&any("Pod"), loose)), [""; 0]);

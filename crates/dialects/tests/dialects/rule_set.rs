@@ -1,7 +1,7 @@
 //! Finding rules by what an event is about.
 
 use crate::support::{compiled, objects};
-use kiln_engine::{Event, RuleSet};
+use kiln_engine::{EvalEnv, Event, RuleSet};
 
 fn set() -> RuleSet {
     let rule = |name: &str, kinds: &str, more: &str| {
@@ -65,4 +65,34 @@ fn rules_are_found_by_kind_operation_and_namespace() {
     assert_eq!(set.rules().count(), 5);
     let first = set.rules().next().unwrap();
     assert_eq!(set.rule(&first.id).unwrap().id, first.id);
+}
+
+/// Recorded with Kyverno 1.19.1: a rule that cannot be evaluated leaves the object to the next one.
+#[test]
+fn a_rule_with_an_error_is_not_the_one_that_applies() {
+    let rule = |name: &str, deny: &str| {
+        format!(
+            "  - name: {name}\n    match: {{any: [{{resources: {{kinds: [Pod]}}}}]}}\n    validate:\n      message: refused\n      deny: {{conditions: {{any: [{deny}]}}}}\n"
+        )
+    };
+    let fails = "{key: a, operator: Equals, value: a}";
+    let errs =
+        "{key: '{{ request.object.metadata.annotations.tier }}', operator: Equals, value: a}";
+    let passes = "{key: a, operator: Equals, value: b}";
+    let statuses = |rules: [&str; 3]| -> Vec<&'static str> {
+        let rules = ["a", "b", "c"].into_iter().zip(rules).map(|(name, deny)| rule(name, deny));
+        let set = crate::support::rules(&format!(
+            "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {{name: p}}\nspec:\n  applyRules: One\n  background: false\n  rules:\n{}",
+            rules.collect::<String>()
+        ));
+        let kinds = kiln_object::Kinds::builtin();
+        let view = crate::support::Objects::default();
+        let pod =
+            objects("{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: y}}").remove(0);
+        let mutated = set.mutate(&Event::created(pod), &EvalEnv::of(&view, &kinds));
+        mutated.outcomes.iter().map(|outcome| outcome.status().as_str()).collect()
+    };
+    assert_eq!(statuses([errs, fails, passes]), ["error", "fail"]);
+    assert_eq!(statuses([errs, passes, fails]), ["error", "pass"]);
+    assert_eq!(statuses([fails, errs, passes]), ["fail"]);
 }

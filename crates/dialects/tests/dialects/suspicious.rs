@@ -243,6 +243,46 @@ fn old_operators_of_conditions_are_told_and_those_of_selectors_left_alone() {
 }
 
 #[test]
+fn fields_that_another_request_changes_are_told() {
+    let checks = |kinds: &str, pattern: &str| {
+        rule(&format!(
+            "    match: {{any: [{{resources: {{kinds: [{kinds}]}}}}]}}\n    validate: {{message: m, pattern: {pattern}}}\n"
+        ))
+    };
+    let replicas = "8:45: You are matching on replicas but not including the scale subresource in the policy. (add a \
+                    rule for KIND/scale)";
+    let status = "8:38: You are matching on status but not including the status subresource in the policy. (add a \
+                  rule for KIND/status)";
+    check_all(&[
+        (checks("Deployment", "{spec: {replicas: '>1'}}"), replicas),
+        (checks("Deployment", "{spec: {=(replicas): '>1'}}"), replicas),
+        (checks("Deployment", "{status: {phase: Running}}"), status),
+    ]);
+    for (kinds, pattern) in [
+        ("Deployment, Deployment/scale", "{spec: {replicas: '>1'}}"),
+        ("Deployment", "{spec: {paused: false}}"),
+    ] {
+        let text =
+            checks(kinds, pattern).replace("spec:\n  rules", "spec:\n  background: false\n  rules");
+        assert_eq!(messages(&compiled(&text)), Vec::<String>::new(), "{kinds} {pattern}");
+    }
+}
+
+#[test]
+fn background_scans_of_subresources_are_told() {
+    let checks = |background: &str| {
+        rule(
+            "    match: {any: [{resources: {kinds: [Deployment/scale]}}]}\n    validate: {message: m, pattern: {spec: {replicas: '>1'}}}\n",
+        )
+        .replace("spec:\n  rules", &format!("spec:\n{background}  rules"))
+    };
+    let said = "7:12: background scan enabled with subresource Deployment/scale: Kyverno rejects the policy (add `background: \
+                false` below spec)";
+    check_all(&[(checks(""), said)]);
+    assert_eq!(messages(&compiled(&checks("  background: false\n"))), Vec::<String>::new());
+}
+
+#[test]
 fn labels_of_modrules_are_text() {
     let policy = |value: &str| {
         format!(

@@ -10,15 +10,15 @@ use kiln_value::Value;
 
 use super::{Evaluation, evaluate_except, skipped_by};
 use crate::context::Context;
-use crate::effect::{Effect, Violation};
-use crate::eval_env::EvalEnv;
-use crate::event::{Event, User};
-use crate::failure::Failure;
-use crate::limits::Limits;
+use crate::input::eval_env::EvalEnv;
+use crate::input::event::{Event, User};
+use crate::input::limits::Limits;
 use crate::matching::{Compare, Matcher};
-use crate::outcome::{Status, Verdict};
+use crate::output::effect::{Effect, Violation};
+use crate::output::failure::Failure;
+use crate::output::outcome::{Status, Verdict};
+use crate::output::trace::TraceAnswer;
 use crate::script::{Judged, Judging};
-use crate::trace::TraceAnswer;
 use crate::validate::{Checked, Checking, pod_security};
 
 impl Evaluation<'_> {
@@ -98,6 +98,7 @@ impl Evaluation<'_> {
             Checked::Pass(why) => return Ok(self.because(Verdict::Pass, why)),
             Checked::Fail(failed) => failed,
         };
+        // After the check, not before: it is asked only of objects that fail, and costs a second evaluation.
         if program.allows_existing
             && program.on_failure.usual.deny
             && let Some(why) = self.failed_before()
@@ -124,6 +125,7 @@ impl Evaluation<'_> {
         let event = Event { object: Some(fix.applied(object)?), ..self.event.clone() };
         let eval_env = self.shared.eval_env;
         let limits = eval_env.limits;
+        // Each fix is tried by evaluating the rule again, which may offer a further fix; `fixes` counts down, so that this ends.
         let limits = Limits { trace: 0, fixes: limits.fixes.checked_sub(1)?, ..limits };
         let eval_env = EvalEnv { limits, ..*eval_env };
         let after = evaluate_except(self.rule, self.exceptions, &event, &eval_env);

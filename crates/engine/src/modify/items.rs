@@ -5,8 +5,8 @@ use kiln_rules::{MatchItem, Quantifier, ValueTest};
 use kiln_value::Value;
 
 use super::Modifying;
-use crate::failure::{Failure, FailureKind};
-use crate::trace::{TraceAnswer, TraceStep};
+use crate::output::failure::{Failure, FailureKind};
+use crate::output::trace::{TraceAnswer, TraceStep};
 
 impl Modifying<'_> {
     /// Whether all items hold.

@@ -18,10 +18,10 @@ use kiln_rules::{Modify, NamespaceReach};
 use kiln_value::{Str, Value};
 
 use crate::context::EvalShared;
-use crate::effect::Effect;
-use crate::event::Event;
-use crate::failure::Failure;
-use crate::trace::TraceStep;
+use crate::input::event::Event;
+use crate::output::effect::Effect;
+use crate::output::failure::Failure;
+use crate::output::trace::TraceStep;
 
 /// One program on one object.
 pub(crate) struct Modifying<'m> {
@@ -45,7 +45,7 @@ impl<'m> Modifying<'m> {
     ) -> Result<Self, Failure> {
         // KubeMod: a Namespace counts as cluster-scoped, whatever the request says.
         let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
-        let namespace = crate::event::namespace_of(object)
+        let namespace = crate::input::event::namespace_of(object)
             .or_else(|| event.namespace.clone())
             .filter(|_| !is_namespace)
             .unwrap_or_default();

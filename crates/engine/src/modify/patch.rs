@@ -9,10 +9,10 @@ use kiln_yaml::{Datum, DuplicateKeys, ReadOptions, TextWithData};
 
 use super::repeats::without_repeats;
 use super::{Modifying, references};
-use crate::effect::{Patch, PatchTarget};
-use crate::failure::{Failure, FailureKind};
 use crate::mutate::size;
-use crate::trace::{TraceAnswer, TraceStep};
+use crate::output::effect::{Patch, PatchTarget};
+use crate::output::failure::{Failure, FailureKind};
+use crate::output::trace::{TraceAnswer, TraceStep};
 
 /// What kubectl last applied, as JSON.
 const LAST_APPLIED: [&str; 3] =

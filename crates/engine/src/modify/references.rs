@@ -4,7 +4,7 @@ use kiln_object::Gvk;
 use kiln_value::{Map, Value};
 
 use crate::context::EvalShared;
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 /// Where rules find them.
 pub(super) const FIELD: &str = "syntheticRefs";

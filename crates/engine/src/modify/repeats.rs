@@ -7,7 +7,7 @@
 use kiln_patch::{Action, JsonPatch, JsonPatchRules, Operation};
 use kiln_value::{Key, Value};
 
-use crate::limits::{Counters, Exceeded};
+use crate::input::limits::{Counters, Exceeded};
 
 /// The patch without the elements that the object, as it came, was given by this very request.
 pub(super) fn without_repeats(
@@ -85,7 +85,7 @@ mod tests {
     use kiln_value::{json, value};
 
     use super::*;
-    use crate::limits::Limits;
+    use crate::input::limits::Limits;
 
     /// What is left of a patch, as JSON.
     fn left(patch: &Value, object: &Value, old: Option<&Value>) -> String {

@@ -13,9 +13,9 @@ use kiln_rules::{ForEachOrder, Mutation, MutationLoop};
 use kiln_value::{List, Value};
 
 use crate::context::Context;
-use crate::failure::Failure;
-use crate::target::stringify_changed_metadata;
-use crate::trace::TraceAnswer;
+use crate::output::failure::Failure;
+use crate::output::trace::TraceAnswer;
+use crate::write_gate::stringify_changed_metadata;
 
 pub(crate) use patch::size;
 pub(crate) use targets::{MutateRun, changed_object};

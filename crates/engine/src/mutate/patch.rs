@@ -10,8 +10,8 @@ use kiln_variables::{FilledText, FilledValue};
 use kiln_yaml::{Datum, ReadOptions, TextWithData};
 
 use crate::context::Context;
-use crate::failure::{Failure, FailureKind};
-use crate::trace::{TraceAnswer, TraceStep};
+use crate::output::failure::{Failure, FailureKind};
+use crate::output::trace::{TraceAnswer, TraceStep};
 
 /// What a patch makes of an object.
 pub(super) fn apply(

@@ -7,13 +7,13 @@ use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
 
 use super::{Subject, change};
-use crate::claim::ObjectRef;
 use crate::context::Context;
-use crate::effect::{Patch, PatchTarget};
-use crate::event::namespace_of;
-use crate::failure::{Failure, FailureKind};
+use crate::input::event::namespace_of;
+use crate::output::claim::ObjectRef;
+use crate::output::effect::{Patch, PatchTarget};
+use crate::output::failure::{Failure, FailureKind};
+use crate::output::trace::{TraceAnswer, TraceStep};
 use crate::protected_namespaces;
-use crate::trace::{TraceAnswer, TraceStep};
 
 /// The object of an event, changed; `None` when nothing changes.
 pub(crate) fn changed_object(

@@ -8,10 +8,15 @@ use kiln_text::wildcard;
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
-use crate::eval_env::EvalEnv;
-use crate::failure::{Failure, FailureKind};
+use crate::input::eval_env::EvalEnv;
+use crate::output::failure::{Failure, FailureKind};
 
 pub(crate) use expression::{in_emitter, in_reads, in_targets, is_emptied};
+
+/// The namespaces that a cluster and the engine live on.
+pub fn usual_protected_namespaces(engine: &str) -> Vec<Str> {
+    ["kube-system", "kube-public", "kube-node-lease", engine].map(Str::from).into()
+}
 
 /// Checks that an object which a rule writes is in no namespace that an object chose and that is protected. `names` tells
 /// whether the author of the rule names a namespace for it.

@@ -13,17 +13,17 @@ use kiln_schema::{Schema, Version};
 use kiln_value::{Str, Value};
 
 use super::{Bound, OUTPUT, ScriptSession, in_session, params};
-use crate::claim::ObjectRef;
 use crate::context::EvalShared;
-use crate::effect::{Patch, PatchTarget};
-use crate::event::Event;
-use crate::failure::{Failure, FailureKind};
+use crate::input::event::Event;
 use crate::matching::Matcher;
 use crate::mutate::size;
-use crate::outcome::Verdict;
+use crate::output::claim::ObjectRef;
+use crate::output::effect::{Patch, PatchTarget};
+use crate::output::failure::{Failure, FailureKind};
+use crate::output::outcome::Verdict;
+use crate::output::trace::{TraceAnswer, TraceStep};
 use crate::protected_namespaces;
-use crate::target::stringify_changed_metadata;
-use crate::trace::{TraceAnswer, TraceStep};
+use crate::write_gate::stringify_changed_metadata;
 
 /// What came of changing objects.
 #[derive(Default)]

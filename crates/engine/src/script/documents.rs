@@ -5,7 +5,7 @@ use kiln_rules::{DocumentPart, TextPiece};
 use kiln_value::{Map, Value, json};
 
 use super::ScriptSession;
-use crate::failure::{Failure, FailureKind};
+use crate::output::failure::{Failure, FailureKind};
 
 /// Fills a document in. `number` counts from 1.
 pub(super) fn fill(

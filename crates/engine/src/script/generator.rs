@@ -7,11 +7,11 @@ use kiln_value::{Str, Value};
 
 use super::read_log::Origins;
 use super::{ScriptSession, documents};
-use crate::claim::{ObjectRef, Slot};
 use crate::context::{Context, Remark};
-use crate::failure::{Failure, FailureKind};
 use crate::generate::{GenerateRun, enveloped};
-use crate::{protected_namespaces, target};
+use crate::output::claim::{ObjectRef, Slot};
+use crate::output::failure::{Failure, FailureKind};
+use crate::{protected_namespaces, write_gate};
 
 /// How often one evaluation says that objects are made elsewhere than they say.
 const MOST_REMARKS: usize = 16;
@@ -109,9 +109,9 @@ impl GenerateRun<'_> {
             None => !asked.namespace.is_empty() && asked.namespace != id.namespace,
         };
         if whole {
-            target::strip_source(&mut object, moved);
+            write_gate::strip_source(&mut object, moved);
         } else {
-            target::strip_server_fields(&mut object, moved);
+            write_gate::strip_server_fields(&mut object, moved);
         }
         let object = match object {
             Value::Map(map) => enveloped(&id, map),

@@ -13,10 +13,10 @@ use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use super::read_log::ReadLog;
 use crate::context::EvalShared;
-use crate::external_data::{ExternalDataError, ServiceRequest};
-use crate::failure::Failure;
+use crate::input::external_data::{ExternalDataError, ServiceRequest};
+use crate::input::view::ReadError;
+use crate::output::failure::Failure;
 use crate::protected_namespaces;
-use crate::view::ReadError;
 
 /// The world as the expressions of one evaluation see it.
 pub(super) struct CelHost<'h> {
@@ -74,7 +74,7 @@ impl CelHost<'_> {
     }
 
     fn external_data(&self, error: ExternalDataError) -> HostError {
-        self.read_log.borrow_mut().refused.get_or_insert(crate::failure::FailureKind::Read);
+        self.read_log.borrow_mut().refused.get_or_insert(crate::output::failure::FailureKind::Read);
         HostError::new(error.message)
     }
 

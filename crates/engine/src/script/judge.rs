@@ -10,8 +10,8 @@ use kiln_value::Str;
 
 use super::{Bound, Excepted, ScriptSession, in_session, params};
 use crate::context::EvalShared;
-use crate::event::Event;
-use crate::failure::{Failure, FailureKind};
+use crate::input::event::Event;
+use crate::output::failure::{Failure, FailureKind};
 use crate::validate::{Checked, Failed, Fault};
 
 /// The longest message that an expression may give where messages are limited.

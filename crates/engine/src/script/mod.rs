@@ -31,12 +31,12 @@ use kiln_value::{Map, Str, Value};
 
 use self::host::CelHost;
 use self::read_log::ReadLog;
-use crate::claim::ObjectRef;
 use crate::context::EvalShared;
-use crate::event::Event;
-use crate::failure::{Failure, FailureKind, MissingSource};
-use crate::outcome::Verdict;
-use crate::trace::{TraceAnswer, TraceStep};
+use crate::input::event::Event;
+use crate::output::claim::ObjectRef;
+use crate::output::failure::{Failure, FailureKind, MissingSource};
+use crate::output::outcome::Verdict;
+use crate::output::trace::{TraceAnswer, TraceStep};
 
 pub(crate) use changes::Changing;
 pub(crate) use judge::{Judged, Judging};

@@ -3,10 +3,10 @@
 use kiln_rules::{FindParams, MissingParams, Params, Script};
 use kiln_value::{Map, Str, Value};
 
-use crate::claim::ObjectRef;
 use crate::context::EvalShared;
-use crate::event::Event;
-use crate::failure::{Failure, FailureKind};
+use crate::input::event::Event;
+use crate::output::claim::ObjectRef;
+use crate::output::failure::{Failure, FailureKind};
 
 /// The parameters of each run; none when there are none and that is fine.
 pub(crate) fn find(

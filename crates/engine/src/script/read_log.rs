@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use kiln_object::{Gvk, ObjectId};
 use kiln_value::{Map, Str, Value};
 
-use crate::claim::ObjectRef;
-use crate::failure::FailureKind;
+use crate::output::claim::ObjectRef;
+use crate::output::failure::FailureKind;
 
 /// What the expressions of one evaluation read.
 #[derive(Debug, Default)]

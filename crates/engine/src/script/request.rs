@@ -7,8 +7,8 @@ use kiln_value::{Map, Str, Value, value};
 
 use super::Bound;
 use crate::context::EvalShared;
-use crate::event::{Event, User};
-use crate::failure::Failure;
+use crate::input::event::{Event, User};
+use crate::output::failure::Failure;
 
 pub(super) fn bind(
     session: &mut Session<'_>,

@@ -6,7 +6,7 @@ use kiln_variables::conditions::Check as Condition;
 
 use super::{Checked, Checking, Failed, Fault};
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 impl Checking<'_> {
     pub(super) fn deny(&self, deny: &Deny, context: &Context<'_>) -> Result<Checked, Failure> {

@@ -5,8 +5,8 @@ use kiln_value::{List, Value};
 
 use super::{Checked, Checking, Failed, Subject};
 use crate::context::Context;
-use crate::failure::{Failure, FailureKind};
-use crate::trace::TraceAnswer;
+use crate::output::failure::{Failure, FailureKind};
+use crate::output::trace::TraceAnswer;
 
 impl Checking<'_> {
     pub(super) fn loops(

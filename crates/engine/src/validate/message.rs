@@ -4,7 +4,7 @@ use kiln_value::{Value, json};
 
 use super::Checking;
 use crate::context::Context;
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 impl Checking<'_> {
     /// The rule's own words, filled in; none when it has none.

@@ -22,7 +22,7 @@ use kiln_rules::{Check, Rule, Validate};
 use kiln_value::{Path, Value};
 
 use crate::context::Context;
-use crate::failure::{Failure, FailureKind};
+use crate::output::failure::{Failure, FailureKind};
 
 /// What came of a check.
 #[derive(Debug)]

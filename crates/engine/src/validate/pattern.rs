@@ -3,16 +3,17 @@
 use std::cell::LazyCell;
 
 use kiln_pattern::{
-    Fix, Limits as PatternLimits, MatchStep, Mismatch, StepOutcome, explain, matches_counted,
+    Explained, Fix, Limits as PatternLimits, MOST_STEPS, MatchStep, Mismatch, StepOutcome, explain,
+    fix_counted, matches_counted,
 };
 use kiln_rules::Pattern;
 use kiln_value::{Path, Value};
 
 use super::{Checked, Checking, Failed, Fault, Subject};
 use crate::context::Context;
-use crate::failure::{Failure, FailureKind};
 use crate::mutate::size;
-use crate::trace::{TraceAnswer, TraceStep};
+use crate::output::failure::{Failure, FailureKind};
+use crate::output::trace::{TraceAnswer, TraceStep};
 
 impl Checking<'_> {
     pub(super) fn pattern(
@@ -40,7 +41,7 @@ impl Checking<'_> {
             ),
         };
         let below = place_in(self.object, subject.value);
-        let fix = wants_fix(context).then(|| fix_of(&filled, subject, below.as_ref())).flatten();
+        let fix = fix_of(&filled, subject, below.as_ref(), context);
         let faults = vec![fault(pattern, below.as_ref(), mismatch)];
         Ok(Checked::Fail(Failed { message, faults, fix }))
     }
@@ -75,7 +76,7 @@ impl Checking<'_> {
                     ));
                     faults.push(fault(pattern, below.as_ref(), mismatch));
                     if wants_fix(context) {
-                        fixes.push(fix_of(&filled, subject, below.as_ref()));
+                        fixes.push(fix_of(&filled, subject, below.as_ref(), context));
                     }
                 }
             }
@@ -103,9 +104,53 @@ fn wants_fix(context: &Context<'_>) -> bool {
 }
 
 /// What would make the object meet the pattern, in paths of the whole object.
-fn fix_of(filled: &Value, subject: Subject<'_>, below: Option<&Path>) -> Option<Fix> {
-    let below = below?;
-    kiln_pattern::fix(filled, subject.value, &PatternLimits::default()).map(|fix| fix.below(below))
+fn fix_of(
+    filled: &Value,
+    subject: Subject<'_>,
+    below: Option<&Path>,
+    context: &Context<'_>,
+) -> Option<Fix> {
+    let below = below.filter(|_| wants_fix(context))?;
+    let limits = limits_of_explanations(context)?;
+    let (found, steps) = fix_counted(filled, subject.value, &limits);
+    context.shared.counters.explained(steps);
+    found.map(|fix| fix.below(below))
+}
+
+/// How much work an explanation may take; none when there is nothing left for it.
+fn limits_of_explanations(context: &Context<'_>) -> Option<PatternLimits> {
+    let left = context.shared.counters.explanations_left();
+    let left = usize::try_from(left).unwrap_or(usize::MAX);
+    let steps = PatternLimits::default().steps.min(left);
+    (steps > 0).then_some(PatternLimits { steps })
+}
+
+/// The steps of a match, and what is missing of them.
+fn steps_of(filled: &Value, subject: Subject<'_>, context: &Context<'_>) -> Vec<TraceStep> {
+    let Some(limits) = limits_of_explanations(context) else {
+        return vec![left_out("the budget of the rule for explanations is used up".into())];
+    };
+    let explained = explain(filled, subject.value, &limits);
+    context.shared.counters.explained(explained.spent);
+    TraceStep::of_match(explained)
+}
+
+fn left_out(why: String) -> TraceStep {
+    TraceStep { what: "…".into(), why: Some(why), ..TraceStep::default() }
+}
+
+impl TraceStep {
+    /// The steps of a match, and a last one that says what is missing of them.
+    pub fn of_match(explained: Explained) -> Vec<Self> {
+        let given_up = explained.result.err().and_then(|mismatch| mismatch.too_much);
+        let mut steps: Vec<TraceStep> = explained.steps.into_iter().map(TraceStep::from).collect();
+        if explained.is_cut {
+            steps.push(left_out(format!("only the first {MOST_STEPS} steps are shown")));
+        } else if let Some(too_much) = given_up {
+            steps.push(left_out(too_much.to_string()));
+        }
+        steps
+    }
 }
 
 /// The fix with the fewest changes; none if another one has as few, or if one cannot be told.
@@ -146,10 +191,7 @@ fn mismatch(
         what: "pattern".into(),
         answer: found.is_none().into(),
         why: found.as_ref().map(ToString::to_string),
-        steps: {
-            let explained = explain(filled, subject.value, &PatternLimits::default());
-            explained.steps.into_iter().map(TraceStep::from).collect()
-        },
+        steps: steps_of(filled, subject, context),
     });
     Ok(found)
 }

@@ -7,7 +7,7 @@ use kiln_rules::PodSecurity;
 use kiln_value::{Path, Str, Value, json, value};
 
 use super::{Checked, Failed, Fault};
-use crate::failure::{Failure, FailureKind};
+use crate::output::failure::{Failure, FailureKind};
 
 /// What came of a check of Pod Security.
 pub(crate) struct Secured {

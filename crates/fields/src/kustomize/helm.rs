@@ -1,6 +1,6 @@
 //! Charts.
 
-use crate::{FieldTable, any, boolean, one_of, string, strings};
+use crate::{FieldTable, any, boolean, one_of, string, strings, table};
 
 /// `helmGlobals`.
 pub static HELM_GLOBALS: FieldTable = FieldTable::new(
@@ -55,6 +55,45 @@ pub static HELM_CHART: FieldTable = FieldTable::new(
             .example("vendor/charts"),
         string("configHome", "As in `helmGlobals`, for a HelmChartInflationGenerator.")
             .example("helm-config"),
+    ],
+);
+
+/// A `Chart` of `helm.kustomize.io`.
+pub static CHART_RESOURCE: FieldTable = FieldTable::new(
+    "Chart",
+    "A chart as an entry of `generators`, rendered by Kiln without a flag. `groupVersion` does as well as `apiVersion`, and it needs no name.",
+    &[table("generate", &CHART_RESOURCE_ARGUMENTS, "What to render.").required()],
+);
+
+/// `generate` of a `Chart`.
+pub static CHART_RESOURCE_ARGUMENTS: FieldTable = FieldTable::new(
+    "Chart to generate",
+    "`generate` of a Chart.",
+    &[
+        string("chart", "Path of the chart from the kustomization: a directory or a package.")
+            .required()
+            .example("./charts/wordpress"),
+        any("values", "Values, over those of the chart.").example("{replicas: 2}"),
+        string("releaseName", "Name of the release.")
+            .default("the name of the Chart, or of its directory")
+            .example("blog")
+            .only_kiln(),
+        string("namespace", "Namespace of the release.")
+            .default("that of the kustomization")
+            .example("shop")
+            .only_kiln(),
+        boolean("includeCRDs", "Whether definitions of the chart are rendered.")
+            .default("false")
+            .example("true")
+            .only_kiln(),
+        boolean("skipHooks", "Whether hooks are left out.")
+            .default("false")
+            .example("true")
+            .only_kiln(),
+        boolean("skipTests", "Whether tests of the chart are left out.")
+            .default("false")
+            .example("true")
+            .only_kiln(),
     ],
 );
 

@@ -18,7 +18,9 @@ pub use builtin::{
 pub use configuration::{CONFIGURATION, FIELD_SPEC, NAME_REFERENCE};
 pub use function::{CONTAINER, EXEC, EXEC_PLUGIN, FUNCTION, MOUNT};
 pub use generators::{GENERATOR_ARGS, GENERATOR_OPTIONS};
-pub use helm::{HELM_CHART, HELM_CHART_ARGS, HELM_GLOBALS};
+pub use helm::{
+    CHART_RESOURCE, CHART_RESOURCE_ARGUMENTS, HELM_CHART, HELM_CHART_ARGS, HELM_GLOBALS,
+};
 pub use patches::{IMAGE, LABEL, PATCH, PATCH_OPTIONS, REPLICA, SELECTOR};
 pub use replacements::{
     FIELD_OPTIONS, FIELD_REF, REPLACEMENT, REPLACEMENT_SOURCE, REPLACEMENT_TARGET, VAR, VAR_TARGET,
@@ -67,6 +69,13 @@ pub const KINDS: &[Kind] = &[
         original: "kustomize",
         summary: "Arguments of a program.",
         table: &EXEC_PLUGIN,
+    },
+    Kind {
+        name: "Chart",
+        api_versions: &["helm.kustomize.io/v1beta1"],
+        original: "KEP-993",
+        summary: "A chart as a generator.",
+        table: &CHART_RESOURCE,
     },
     builtin("AnnotationsTransformer", "Sets annotations.", &ANNOTATIONS_TRANSFORMER),
     builtin("ConfigMapGenerator", "Makes a ConfigMap.", &CONFIG_MAP_GENERATOR),

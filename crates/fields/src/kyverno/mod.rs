@@ -34,20 +34,20 @@ use crate::{
     table, tables,
 };
 
-const CLEANUP: &[&str] = &["kyverno.io/v2", "kyverno.io/v2beta1"];
+const CLEANUP: &[&str] = &["kyverno.io/v2", "kyverno.io/v2beta1", "kiln.dev/v1"];
 
 /// Kinds of `kyverno.io`.
 pub const KINDS: &[Kind] = &[
     Kind {
         name: "ClusterPolicy",
-        api_versions: &["kyverno.io/v1", "kyverno.io/v2beta1"],
+        api_versions: &["kyverno.io/v1", "kyverno.io/v2beta1", "kiln.dev/v1"],
         original: "Kyverno",
         summary: "Rules for the whole cluster.",
         table: &POLICY,
     },
     Kind {
         name: "Policy",
-        api_versions: &["kyverno.io/v1", "kyverno.io/v2beta1"],
+        api_versions: &["kyverno.io/v1", "kyverno.io/v2beta1", "kiln.dev/v1"],
         original: "Kyverno",
         summary: "Rules for one namespace.",
         table: &POLICY,
@@ -68,21 +68,26 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "PolicyException",
-        api_versions: &["kyverno.io/v2", "kyverno.io/v2beta1"],
+        api_versions: &["kyverno.io/v2", "kyverno.io/v2beta1", "kiln.dev/v1"],
         original: "Kyverno",
         summary: "Objects to which rules do not apply.",
         table: &EXCEPTION,
     },
     Kind {
         name: "GlobalContextEntry",
-        api_versions: &["kyverno.io/v2beta1", "kyverno.io/v2", "kyverno.io/v2alpha1"],
+        api_versions: &[
+            "kyverno.io/v2beta1",
+            "kyverno.io/v2",
+            "kyverno.io/v2alpha1",
+            "kiln.dev/v1",
+        ],
         original: "Kyverno",
         summary: "Data of the cluster that rules share.",
         table: &GLOBAL_CONTEXT_ENTRY,
     },
     Kind {
         name: "UpdateRequest",
-        api_versions: &["kyverno.io/v2"],
+        api_versions: &["kyverno.io/v2", "kiln.dev/v1"],
         original: "Kyverno",
         summary: "Work of the controller that waits or failed.",
         table: &UPDATE_REQUEST,

@@ -9,7 +9,7 @@ use crate::Numbers;
 use crate::error::Refusal;
 use crate::functions::Type::Text;
 use crate::functions::{Call, Function, any, function, text};
-use crate::sprig::json;
+use crate::sprig::encoding::json;
 use crate::value::{Dyn, Elem, GoField, GoType, Map};
 
 /// Data of templates. Cloning copies a pointer, and what a template changes is changed for all.

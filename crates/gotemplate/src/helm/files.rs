@@ -166,7 +166,7 @@ impl Glob {
                     }
                     Part::Set { negated, ranges }
                 }
-                // Patterns in patterns in patterns are for nobody to read.
+                // Deeper nesting does not occur in charts, and would cost stack.
                 '{' if depth > 8 => return None,
                 '{' => {
                     let mut either = Vec::new();

@@ -8,7 +8,7 @@ use crate::Numbers;
 use crate::error::Refusal;
 use crate::functions::Type::{Any, Text};
 use crate::functions::{Call, Function, any, function, text};
-use crate::sprig::{json, json_syntax};
+use crate::sprig::encoding::{json, json_syntax};
 use crate::value::Dyn;
 
 pub(super) const TABLE: &[Function] = &[

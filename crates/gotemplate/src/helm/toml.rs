@@ -7,7 +7,7 @@ use kiln_text::float;
 use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
 use crate::meter::Meter;
-use crate::sprig::json;
+use crate::sprig::encoding::json;
 use crate::value::{Dyn, Map};
 
 type Result<R> = std::result::Result<R, Refusal>;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::{encode, random};
+use super::{encoding, random};
 use crate::error::Refusal;
 use crate::functions::Type::{Text, Uint32};
 use crate::functions::{Call, Function, function, int, text};
@@ -170,7 +170,7 @@ fn decrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
     if encoded.is_empty() {
         return Ok("".into());
     }
-    let bytes = encode::base64_decoded(encoded.as_bytes())?;
+    let bytes = encoding::base64_decoded(encoded.as_bytes())?;
     if bytes.len() < 2 * BLOCK || bytes.len() % BLOCK != 0 {
         return Err("the text was not made by encryptAES".into());
     }

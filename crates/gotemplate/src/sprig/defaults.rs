@@ -1,7 +1,7 @@
 //! Defaults, choices, JSON and copies.
 
 use super::convert::is_empty;
-use super::json;
+use super::encoding::json;
 use crate::error::Refusal;
 use crate::functions::Type::{Any, Bool, Text};
 use crate::functions::{Call, Function, any, function, text};

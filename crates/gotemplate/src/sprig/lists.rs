@@ -1,7 +1,8 @@
 //! Lists.
 
+use super::convert;
 use super::convert::{int_of, is_empty, texts_of};
-use super::{convert, json};
+use super::encoding::json;
 use crate::error::Refusal;
 use crate::functions::Type::{Any, Int};
 use crate::functions::{Call, Function, any, function, int};

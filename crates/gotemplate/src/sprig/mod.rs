@@ -1,22 +1,18 @@
-//! Sprig's functions, by subject. Each module is a table and what is behind it.
+//! Sprig's functions, by subject. Each module is a table and what is behind it; what several tables need is in
+//! `convert` and `encoding/json`.
 
-mod case;
 mod convert;
 mod crypto;
 mod dates;
-mod decimal;
 mod defaults;
 pub(crate) mod dicts;
-mod encode;
-pub(crate) mod json;
-pub(crate) mod json_syntax;
+pub(crate) mod encoding;
 mod lists;
 mod math;
-mod outside;
 mod paths;
 mod random;
 mod reflect;
-mod regex;
+mod refused;
 mod strings;
 mod urls;
 mod versions;
@@ -30,13 +26,13 @@ pub(crate) const TABLES: &[&[Function]] = &[
     math::TABLE,
     lists::TABLE,
     dicts::TABLE,
-    encode::TABLE,
+    encoding::TABLE,
     crypto::TABLE,
-    regex::TABLE,
+    strings::regex::TABLE,
     versions::TABLE,
     reflect::TABLE,
     paths::TABLE,
     dates::TABLE,
     random::TABLE,
-    outside::TABLE,
+    refused::TABLE,
 ];

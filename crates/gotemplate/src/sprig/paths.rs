@@ -1,5 +1,7 @@
 //! Paths with slashes, and addresses.
 
+use kiln_text::path;
+
 use super::urls;
 use crate::error::Refusal;
 use crate::functions::Type::{Map, Text};
@@ -36,7 +38,7 @@ fn base(_: &Call<'_>, a: &[Dyn]) -> Result {
 fn dir(_: &Call<'_>, a: &[Dyn]) -> Result {
     let path = text(a, 0);
     let end = path.rfind('/').map_or(0, |slash| slash + 1);
-    Ok(cleaned(&path[..end]).into())
+    Ok(path::clean(&path[..end]).into())
 }
 
 fn ext(_: &Call<'_>, a: &[Dyn]) -> Result {
@@ -49,29 +51,5 @@ fn is_abs(_: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn clean(_: &Call<'_>, a: &[Dyn]) -> Result {
-    Ok(cleaned(text(a, 0)).into())
-}
-
-fn cleaned(path: &str) -> String {
-    let rooted = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => match parts.last() {
-                Some(&last) if last != ".." => {
-                    parts.pop();
-                }
-                _ if rooted => {}
-                _ => parts.push(".."),
-            },
-            part => parts.push(part),
-        }
-    }
-    let joined = parts.join("/");
-    match (rooted, joined.is_empty()) {
-        (true, _) => format!("/{joined}"),
-        (false, true) => ".".to_owned(),
-        (false, false) => joined,
-    }
+    Ok(path::clean(text(a, 0)).into())
 }

@@ -1,6 +1,6 @@
 //! Types and kinds.
 
-use super::json;
+use super::encoding::json;
 use crate::error::Refusal;
 use crate::functions::Type::{Any, Text};
 use crate::functions::{Call, Function, any, function, text};

@@ -1,6 +1,6 @@
 //! Texts: compare, replace, cut and join.
 
-use kiln_text::case;
+use kiln_text::{case, path};
 use kiln_value::Value;
 
 use super::{Arguments, Function, NUMBER, STRING, function, parameter};
@@ -143,29 +143,7 @@ fn truncate(args: &Arguments<'_>) -> Result<Value, EvalFault> {
 
 /// Cleans a path by its text alone, as Go's `filepath.Join` does with a single element.
 fn canonical_path(path: &str) -> String {
-    if path.is_empty() {
-        return String::new();
-    }
-    let rooted = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => match parts.last() {
-                Some(&last) if last != ".." => {
-                    parts.pop();
-                }
-                _ if rooted => {}
-                _ => parts.push(part),
-            },
-            _ => parts.push(part),
-        }
-    }
-    match (rooted, parts.is_empty()) {
-        (true, _) => format!("/{}", parts.join("/")),
-        (false, true) => ".".to_owned(),
-        (false, false) => parts.join("/"),
-    }
+    if path.is_empty() { String::new() } else { path::clean(path) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use kiln_value::Value;
 use rustc_hash::FxHashSet;
 
 use crate::Reorder;
-use crate::build::explain::{Touch, What};
+use crate::build::explain::{What, explaining, note_changes, snapshot, touch};
 use crate::build::session::Session;
 use crate::build::stats::Phase;
 use crate::build::steps::{self, TransformerStep};
@@ -539,64 +539,4 @@ fn run_validators(
         }
     }
     Ok(())
-}
-
-type Snapshot = Vec<(usize, Value)>;
-
-fn snapshot(resources: &Resources) -> Snapshot {
-    resources.iter().map(|(slot, resource)| (slot, resource.object().clone())).collect()
-}
-
-fn note_changes(
-    before: Snapshot,
-    resources: &Resources,
-    by: &str,
-    what: What,
-    target: &Target,
-    session: &Session<'_>,
-) {
-    let file = target.shown(session);
-    let mut known = FxHashSet::default();
-    for (slot, object) in before {
-        known.insert(slot);
-        let resource = resources.get(slot);
-        if resource.is_gone() {
-            let was = Resource::new(object, &session.scopes);
-            session.touch(touch(&was, What::Deleted, &file, by));
-        } else if *resource.object() != object {
-            session.touch(touch(resource, what, &file, by));
-        }
-    }
-    for (slot, resource) in resources.iter() {
-        if !known.contains(&slot) {
-            session.touch(touch(resource, What::Generated, &file, by));
-        }
-    }
-}
-
-fn explaining(
-    resources: &mut Resources,
-    session: &Session<'_>,
-    what: What,
-    target: &Target,
-    run: impl FnOnce(&mut Resources) -> Result<()>,
-) -> Result<()> {
-    let before = session.options.explain.then(|| snapshot(resources));
-    run(resources)?;
-    if let Some(before) = before {
-        note_changes(before, resources, "", what, target, session);
-    }
-    Ok(())
-}
-
-fn touch(resource: &Resource, what: What, file: &str, by: &str) -> Touch {
-    Touch {
-        id: resource.id().to_string(),
-        original: resource.original_id().to_string(),
-        kind: resource.kind().to_string(),
-        name: resource.name().to_string(),
-        what,
-        file: file.to_owned(),
-        by: by.to_owned(),
-    }
 }

@@ -30,6 +30,7 @@ pub(crate) fn update_references(
     if previous_names.by_name.is_empty() {
         return check_subjects(resources);
     }
+    // Written at the end, so that every reference is resolved in the same state, whatever the order of objects.
     let mut writes: Vec<(Slot, Value)> = Vec::new();
     for (slot, resource) in resources.iter() {
         let original = resource.original_id();
@@ -362,6 +363,8 @@ impl<'s> Search<'s> {
                 && self.role.is_none_or(was)
                 && near
         };
+        // kustomize narrows the candidates in this order: kind and namespace; prefixes and suffixes, where an object without any
+        // fits everything; the same, where it does not. Several that are left are an error only if their names differ now.
         // Two are enough to know that histories must decide.
         let mut candidates =
             buckets.iter().flat_map(|bucket| bucket.slots.iter().copied()).filter(passes);

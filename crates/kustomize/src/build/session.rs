@@ -31,6 +31,8 @@ pub(crate) struct Session<'h> {
     pub(crate) options: &'h Options,
     pub(crate) files: Files<'h>,
     pub(crate) programs: &'h dyn Programs,
+    /// Where `lookup` in charts finds objects.
+    pub(crate) lookup: &'h dyn kiln_chart::Lookup,
     pub(crate) scopes: Scopes,
     pub(crate) clock: Clock<'h>,
     pub(crate) budget: Budget,
@@ -48,6 +50,7 @@ impl<'h> Session<'h> {
         options: &'h Options,
         files: Files<'h>,
         programs: &'h dyn Programs,
+        lookup: &'h dyn kiln_chart::Lookup,
         clock: Clock<'h>,
     ) -> Self {
         let reading = files.limited(ReadOptions::kustomize_resource());
@@ -55,6 +58,7 @@ impl<'h> Session<'h> {
             options,
             files,
             programs,
+            lookup,
             scopes: Scopes::default(),
             clock,
             budget: Budget::default(),

@@ -278,7 +278,8 @@ impl Plan<'_, '_> {
                 path: patch.path.clone(),
                 json_op: patch.patch.clone(),
             };
-            let step = Json6902::load(&config, &self.site).map_err(|error| {
+            let written = place.field("patch");
+            let step = Json6902::load(&config, &self.site, written).map_err(|error| {
                 let shown = patch_config(patch, "jsonOp");
                 trouble(error, "PatchJson6902Transformer", shown, &place)
             })?;
@@ -309,7 +310,7 @@ impl Plan<'_, '_> {
             for replacement in &mut replacements {
                 replacement.targets.take_if(|targets| targets.is_empty());
             }
-            let step = Replacements::load(&replacements, &self.site)
+            let step = Replacements::load(&replacements, &self.site, &place)
                 .map_err(|error| error.at(place.place()))?;
             self.add(step, place);
         }

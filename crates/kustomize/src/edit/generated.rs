@@ -56,7 +56,6 @@ pub struct Generated {
     pub env_file: String,
     /// create, merge or replace.
     pub behavior: String,
-    /// `type` of a Secret.
     pub secret_type: String,
     /// Whether the name gets no hash.
     pub disable_name_suffix_hash: bool,

@@ -49,6 +49,13 @@ impl LazyLocation {
         LazyLocation(self.0.as_ref().map(|(document, path)| (Rc::clone(document), path.join(name))))
     }
 
+    /// An entry of the value.
+    pub(crate) fn entry(&self, index: usize) -> Self {
+        LazyLocation(
+            self.0.as_ref().map(|(document, path)| (Rc::clone(document), path.join(index))),
+        )
+    }
+
     /// Where the value is.
     pub(crate) fn place(&self) -> Option<SourceLocation> {
         self.0.as_ref().map(|(document, path)| document.places().value(path))

@@ -95,6 +95,11 @@ impl Chart {
         Ok(Chart { chart, root, home })
     }
 
+    /// A chart in a directory below the kustomization that needs no check.
+    pub(crate) fn new(chart: HelmChart, target: &Target, home: String) -> Self {
+        Chart { chart, root: Rc::clone(&target.root), home }
+    }
+
     fn check(chart: &HelmChart, session: &Session<'_>) -> Result<()> {
         if session.options.helm.is_none() {
             return Err(Error::new("must specify --enable-helm")
@@ -156,12 +161,7 @@ impl Chart {
 
     fn pull(&self, session: &Session<'_>) -> Result<()> {
         let chart = &self.chart;
-        if chart.repo.is_empty() {
-            return Err(Error::new(format!(
-                "no repo specified for pull, no chart found at '{}'",
-                self.chart_directory()
-            )));
-        }
+        self.check_repository()?;
         if session.options.offline {
             return Err(Error::new(format!(
                 "the chart {} lies elsewhere ({}), and this build is offline",
@@ -187,6 +187,15 @@ impl Chart {
             words.push("--devel".into());
         }
         self.helm(words, None, session).map(drop)
+    }
+
+    /// Whether there is a place to fetch the chart from.
+    fn check_repository(&self) -> Result<()> {
+        if !self.chart.repo.is_empty() {
+            return Ok(());
+        }
+        let directory = self.chart_directory();
+        Err(Error::new(format!("no repo specified for pull, no chart found at '{directory}'")))
     }
 
     fn chart_directory(&self) -> String {
@@ -347,7 +356,7 @@ fn without_config_home(at: &LazyLocation, session: &Session<'_>) -> String {
 }
 
 /// Refuses texts that helm would take for options.
-fn refuse_options(chart: &HelmChart, at: &LazyLocation) -> Result<()> {
+pub(crate) fn refuse_options(chart: &HelmChart, at: &LazyLocation) -> Result<()> {
     // All fields are named, so that a new one cannot be forgotten here.
     let HelmChart {
         name,

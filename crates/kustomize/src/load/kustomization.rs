@@ -311,6 +311,19 @@ record! {
 }
 
 record! {
+    /// `generate` of a `Chart` resource.
+    ChartArguments = "Chart" {
+        chart: String = "chart",
+        values: Value = "values",
+        release_name: String = "releaseName",
+        namespace: String = "namespace",
+        include_crds: bool = "includeCRDs",
+        skip_hooks: bool = "skipHooks",
+        skip_tests: bool = "skipTests",
+    }
+}
+
+record! {
     /// The old form of a chart.
     HelmChartArgs = "HelmChartArgs" {
         chart_name: String = "chartName",

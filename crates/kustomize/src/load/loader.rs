@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Context, Error, Result};
-use crate::host::Fetch;
+use crate::host::{ChartSource, Fetch};
 use crate::load::fs::{FileError, FileSystem};
 use crate::load::paths;
 use crate::load::remote::Repository;
@@ -206,6 +206,14 @@ impl<'h> Files<'h> {
         let path = paths::absolute(&root.path, path);
         let resolved = self.system.resolve(&path).map_err(|error| Error::new(error.to_string()))?;
         Ok(paths::is_within(&resolved.path, &root.path).then_some(resolved.path))
+    }
+
+    /// A packaged chart that lies elsewhere.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub(crate) fn chart(&self, source: &ChartSource<'_>) -> Result<Vec<u8>> {
+        self.fetch.chart(source)
     }
 
     /// The path to give to a program for one that a kustomization names: without links, so far as it exists.

@@ -2,29 +2,7 @@
 //!
 //! Paths use `/`. The rules are Go's: `a/../b` is `b`, the empty path is `.`.
 
-/// The shortest equivalent path: no `.`, no `x/..`, no double or final slash.
-pub(crate) fn clean(path: &str) -> String {
-    let rooted = path.starts_with('/');
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => match parts.last() {
-                Some(&last) if last != ".." => {
-                    parts.pop();
-                }
-                _ if rooted => {}
-                _ => parts.push(".."),
-            },
-            name => parts.push(name),
-        }
-    }
-    match (rooted, parts.is_empty()) {
-        (true, _) => format!("/{}", parts.join("/")),
-        (false, true) => ".".to_owned(),
-        (false, false) => parts.join("/"),
-    }
-}
+pub(crate) use kiln_text::path::clean;
 
 /// Both joined and cleaned; an empty part is left out.
 pub(crate) fn join(base: &str, path: &str) -> String {

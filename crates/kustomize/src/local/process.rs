@@ -58,7 +58,7 @@ pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::
     let outcome = match started.kind() {
         Kind::Git => watched.until_its_end(deadline),
         Kind::Tool | Kind::Plugin { .. } | Kind::Container { .. } => {
-            watched.until(deadline, || started.tell_that_nobody_writes())
+            watched.until(deadline, || started.tell_output_ended())
         }
     };
     let why = match outcome {
@@ -96,7 +96,7 @@ struct Watched {
 
 impl Watched {
     /// Waits for both streams to close, which is reported, and for the end.
-    fn until(&mut self, deadline: Option<Instant>, nobody_writes: impl FnOnce()) -> ProcessEnd {
+    fn until(&mut self, deadline: Option<Instant>, output_ended: impl FnOnce()) -> ProcessEnd {
         let far = Instant::now() + FAR;
         let deadline = deadline.unwrap_or(far);
         if !self.gather(deadline) {
@@ -105,7 +105,7 @@ impl Watched {
         if self.wrote_too_much() {
             return ProcessEnd::TooMuch;
         }
-        nobody_writes();
+        output_ended();
         self.ended_until(deadline).map_or(ProcessEnd::TooLong, ProcessEnd::Ended)
     }
 

@@ -86,6 +86,7 @@ impl Running {
         let mut state = self.going()?;
         loop {
             let path = std::env::temp_dir().join(new_name());
+            #[cfg_attr(not(unix), expect(unused_mut, reason = "only Unix has modes to set"))]
             let mut directory = std::fs::DirBuilder::new();
             // Configurations may hold secrets.
             #[cfg(unix)]
@@ -191,6 +192,7 @@ pub(super) enum Kind {
     },
 }
 
+#[cfg(unix)]
 impl Kind {
     /// Whether it leads a group of processes of its own.
     fn has_a_group(&self) -> bool {
@@ -223,7 +225,7 @@ impl Started {
 
     /// Tells the sandbox that what the plugin left running has nothing to say any more, and is to end with it. To any other process
     /// who does not wait for this signal, it means nothing.
-    pub(super) fn tell_that_nobody_writes(&self) {
+    pub(super) fn tell_output_ended(&self) {
         #[cfg(unix)]
         if self.process.kind.makes_its_group()
             && let Ok(pid) = i32::try_from(self.process.pid)

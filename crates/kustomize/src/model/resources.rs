@@ -7,6 +7,7 @@
 
 use std::hash::{Hash, Hasher};
 
+use kiln_diagnostic::did_you_mean;
 use kiln_value::{Map, Str, Value};
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -56,6 +57,18 @@ fn hash_of(thing: &impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     thing.hash(&mut hasher);
     hasher.finish()
+}
+
+/// The object that a name was most likely meant to be, for a hint.
+pub(crate) fn nearest_object(kind: &str, name: &str, resources: &Resources) -> Option<String> {
+    let of_kind = || {
+        let all = resources.iter().map(|(_, resource)| resource);
+        all.filter(|resource| kind.is_empty() || resource.kind() == kind)
+    };
+    let names: Vec<String> = of_kind().map(|resource| resource.name().to_string()).collect();
+    let meant = did_you_mean(name, names.iter().map(String::as_str))?;
+    let found = of_kind().find(|resource| resource.name() == meant)?;
+    Some(format!("did you mean {}/{meant}?", found.kind()))
 }
 
 impl Resources {
@@ -199,6 +212,7 @@ impl Resources {
 
     /// Adds all objects of another list at the end.
     pub(crate) fn append_all(&mut self, other: Resources) -> Result<()> {
+        // The usual case of a base without siblings: nothing to compare, and no object is moved.
         if self.list.is_empty() && other.are_distinct() {
             *self = other;
             return Ok(());
@@ -218,6 +232,7 @@ impl Resources {
     /// When the behaviour does not fit the existing objects.
     pub(crate) fn absorb(&mut self, mut resource: Resource, scopes: &Scopes) -> Result<()> {
         let id = resource.id().clone();
+        // By every name that an object ever had: a generator names what a base made, before prefixes and hashes.
         let matches = self.by_any_id(&id);
         let go_id = |id: &ResId| {
             format!(
@@ -243,6 +258,7 @@ impl Resources {
                         resource.origin = old.origin.clone();
                     }
                 }
+                // kustomize: the result keeps the behavior of the object that was there.
                 resource.behavior = old.behavior;
                 self.update(*slot, scopes, |place| *place = resource);
                 Ok(())

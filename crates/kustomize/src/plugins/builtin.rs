@@ -110,7 +110,10 @@ fn transformer(
         }
         "LabelTransformer" => Box::new(read::<Labels>(config, site)?),
         "NamespaceTransformer" => Box::new(Namespace::configured(read(config, site)?)?),
-        "PatchJson6902Transformer" => Box::new(Json6902::load(&read(config, site)?, site)?),
+        "PatchJson6902Transformer" => {
+            let written = super::at(config).field("jsonOp");
+            Box::new(Json6902::load(&read(config, site)?, site, written)?)
+        }
         "PatchStrategicMergeTransformer" => {
             Box::new(StrategicMerge::load(&read(config, site)?, site)?)
         }
@@ -125,8 +128,9 @@ fn transformer(
             Affix::configured(Side::Suffix, read(config, site)?)?,
         )),
         "ReplacementTransformer" => {
+            let written = super::at(config).field("replacements");
             let config: ReplacementConfig = read(config, site)?;
-            Box::new(Replacements::load(&config.replacements, site)?)
+            Box::new(Replacements::load(&config.replacements, site, &written)?)
         }
         "ReplicaCountTransformer" => Box::new(read::<Replicas>(config, site)?),
         "ValueAddTransformer" => {
@@ -199,7 +203,7 @@ mod tests {
 
     use super::*;
     use crate::fields::config::ConfigFile;
-    use crate::load::kustomization::Kustomization;
+    use crate::load::kustomization::{ChartArguments, Kustomization};
     use crate::plugins::{exec, function};
     use crate::transformers::namespace::NamespaceConfig;
     use crate::transformers::patches::{Json6902Config, PatchConfig, StrategicMergeConfig};
@@ -219,6 +223,7 @@ mod tests {
             differences::<Annotations>(&table::ANNOTATIONS_TRANSFORMER),
             differences::<GeneratorArgs>(&table::CONFIG_MAP_GENERATOR),
             differences::<HelmChart>(&table::HELM_CHART_GENERATOR),
+            differences::<ChartArguments>(&table::CHART_RESOURCE_ARGUMENTS),
             differences::<IamPolicyConfig>(&table::IAM_POLICY_GENERATOR),
             differences::<ImageConfig>(&table::IMAGE_TAG_TRANSFORMER),
             differences::<Labels>(&table::LABEL_TRANSFORMER),

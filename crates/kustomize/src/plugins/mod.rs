@@ -1,10 +1,11 @@
 //! Steps configured as objects in `generators`, `transformers` and `validators`.
 //!
-//! The apiVersion `builtin` names a step of this crate ([`builtin`]); anything else is a program and
-//! needs to be allowed: a function that is spoken to in resource lists ([`function`]), a program that
+//! The apiVersion `builtin` names a step of this crate ([`builtin`]), and so does the group of [`chart`]; anything else is
+//! a program and needs to be allowed: a function that is spoken to in resource lists ([`function`]), a program that
 //! gets a file with its configuration ([`exec`]), or one that serves a whole API group ([`group`]).
 
 mod builtin;
+mod chart;
 mod exchange;
 mod exec;
 mod function;
@@ -187,6 +188,10 @@ fn load<'t>(
         let gvk = &config.id().gvk;
         if gvk.group.is_empty() && gvk.version == "builtin" {
             return builtin::load(config, target, session);
+        }
+        if VirtualResources::is_chart(config, listed, session) {
+            return chart::Chart::configured(config, &at(config), target, session)
+                .map(|chart| Plugin::Generator(Box::new(chart)));
         }
         if !session.options.enable_plugins {
             return Err(Error::new(format!(

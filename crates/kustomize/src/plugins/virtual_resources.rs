@@ -1,11 +1,11 @@
-//! Virtual resources: configurations that plugins named after their API group understand.
+//! Virtual resources: configurations that plugins named after their API group understand, and charts.
 //!
 //! They are read and patched before anything is generated, and never reach the output.
 
 use kiln_value::Value;
 
 use super::group::{self, Group, Listed};
-use super::{Program, at, exec, function, origin_of};
+use super::{Program, at, chart, exec, function, origin_of};
 use crate::build::session::Session;
 use crate::build::steps::{self, GeneratorStep, TransformerStep};
 use crate::error::{Context, Result};
@@ -40,11 +40,11 @@ pub(crate) fn virtual_resource(
     }
     match (text("apiVersion"), text("groupVersion")) {
         (None, Some(written)) => Some(group::normalised(value.clone(), &written)),
-        (Some(written), _) if purpose == Purpose::Config && session.options.enable_plugins => {
+        (Some(written), _) if purpose == Purpose::Config => {
             let name = metadata.and_then(|metadata| metadata.get("name")).map(scalar_text);
             let is_complete = written.contains('/') && name.is_some_and(|name| !name.is_empty());
             let group = group::group_of(&written);
-            (!is_complete && group::find(group, Listed::Transformers, session).is_some())
+            (!is_complete && is_known(group, session))
                 .then(|| group::normalised(value.clone(), &written))
         }
         _ => None,
@@ -63,15 +63,15 @@ impl VirtualResources {
         config: &Config,
         session: &Session<'_>,
     ) -> Result<Self> {
-        if !session.options.enable_plugins || session.programs.group_plugin_homes().is_empty() {
-            return Ok(Self::default());
-        }
-        let mut others = super::configs(target, super::TRANSFORMERS, session)?;
         let mut found = VirtualResources {
             generators: split(generators, Listed::Generators, session)?,
-            transformers: split(&mut others, Listed::Transformers, session)?,
-            others: Some(others),
+            ..Self::default()
         };
+        if has_plugins(session) {
+            let mut others = super::configs(target, super::TRANSFORMERS, session)?;
+            found.transformers = split(&mut others, Listed::Transformers, session)?;
+            found.others = Some(others);
+        }
         if found.generators.slots().is_empty() && found.transformers.slots().is_empty() {
             return Ok(found);
         }
@@ -86,7 +86,14 @@ impl VirtualResources {
         Ok(found)
     }
 
-    /// One generator for each group.
+    /// Whether this is a chart to render here: no program of the user's serves it.
+    pub(super) fn is_chart(config: &Resource, listed: Listed, session: &Session<'_>) -> bool {
+        let installed =
+            || has_plugins(session) && group::find(chart::GROUP, listed, session).is_some();
+        config.id().gvk.group == chart::GROUP && !is_other(config, session) && !installed()
+    }
+
+    /// One generator for each group, and one for each chart.
     pub(crate) fn generators<'t>(
         &self,
         target: &Target,
@@ -94,6 +101,15 @@ impl VirtualResources {
     ) -> Result<Vec<GeneratorStep<'t>>> {
         let mut steps = Vec::new();
         for configs in by_group([&self.generators]) {
+            if Self::is_chart(&configs[0], Listed::Generators, session) {
+                for config in &configs {
+                    let (origin, at) = (origin_of(config), at(config));
+                    let chart = chart::Chart::configured(config, &at, target, session)
+                        .map_err(|error| error.at(at.place()))?;
+                    steps.push(GeneratorStep { what: Box::new(chart), origin, at });
+                }
+                continue;
+            }
             let (origin, at) = (origin_of(&configs[0]), at(&configs[0]));
             let plugin = Group::configured(configs, Listed::Generators, true, target, session)
                 .map_err(|error| error.at(at.place()))?;
@@ -118,6 +134,9 @@ impl VirtualResources {
             let speaks = wanted.unwrap_or(&configs[0]);
             let (origin, at) = (origin_of(speaks), at(speaks));
             let wanted = wanted.is_some();
+            if !wanted && Self::is_chart(&configs[0], Listed::Transformers, session) {
+                continue;
+            }
             let plugin = Group::configured(configs, Listed::Transformers, wanted, target, session)
                 .map_err(|error| error.at(at.place()))?;
             if let Some(plugin) = plugin {
@@ -150,17 +169,37 @@ impl VirtualResources {
     }
 }
 
+/// Whether plugins of API groups may run, and may be there.
+fn has_plugins(session: &Session<'_>) -> bool {
+    session.options.enable_plugins && !session.programs.group_plugin_homes().is_empty()
+}
+
+/// Whether this crate or a plugin understands the configurations of a group.
+fn is_served(group: &str, listed: Listed, session: &Session<'_>) -> bool {
+    let is_chart = group == chart::GROUP && listed == Listed::Generators;
+    is_chart || has_plugins(session) && group::find(group, listed, session).is_some()
+}
+
+/// The same, wherever a configuration stands.
+fn is_known(group: &str, session: &Session<'_>) -> bool {
+    [Listed::Generators, Listed::Transformers]
+        .into_iter()
+        .any(|listed| is_served(group, listed, session))
+}
+
+/// Whether something else than a plugin of its group takes the configuration.
+fn is_other(config: &Resource, session: &Session<'_>) -> bool {
+    let is_exec = || session.options.enable_plugins && exec::find(config, session).is_some();
+    config.id().gvk.version == "builtin" || function::is_function(config) || is_exec()
+}
+
 /// Takes those out that only a plugin of their group understands.
 fn split(configs: &mut Vec<Resource>, listed: Listed, session: &Session<'_>) -> Result<Resources> {
     let mut taken = Resources::new();
     let mut left = Vec::new();
     for config in std::mem::take(configs) {
-        let gvk = &config.id().gvk;
-        let is_other = gvk.version == "builtin"
-            || function::is_function(&config)
-            || exec::find(&config, session).is_some()
-            || group::find(&gvk.group, listed, session).is_none();
-        if is_other {
+        let group = &config.id().gvk.group;
+        if is_other(&config, session) || !is_served(group, listed, session) {
             left.push(config);
         } else {
             taken.append(config)?;

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::model::resources::Resources;
 
 pub(crate) mod images;
+pub(crate) mod json_patch;
 pub(crate) mod labels;
 pub(crate) mod namespace;
 pub(crate) mod patches;

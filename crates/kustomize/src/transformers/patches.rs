@@ -3,24 +3,21 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_patch::{JsonPatch, JsonPatchRules, WrittenScalars};
+use kiln_patch::WrittenScalars;
 use kiln_text::quote::quote;
 use kiln_value::{Map, Path, Value};
-use kiln_yaml::ReadOptions;
 
 use super::Transform;
-use crate::build::kustomize_differences;
+use super::json_patch::LocatedJsonPatch;
 use crate::build::session::{KustomizationSite, Session};
 use crate::error::{Error, Result};
 use crate::fields::lazy_location::LazyLocation;
 use crate::load::decode::record;
 use crate::load::kustomization::{PatchOptions, Selector};
-use crate::model::annotations;
 use crate::model::empty_keys;
 use crate::model::objects::{Purpose, copied_text, node_text};
-use crate::model::output::yaml_error;
 use crate::model::resource::Resource;
-use crate::model::resources::{Resources, Slot};
+use crate::model::resources::{Resources, Slot, nearest_object};
 use crate::model::selector::Selection;
 
 record! {
@@ -62,7 +59,7 @@ pub(crate) struct Patch {
 
 enum Body {
     Merge(Vec<Resource>),
-    Json(JsonPatch),
+    Json(LocatedJsonPatch),
     /// Nothing but comments.
     Nothing,
 }
@@ -98,8 +95,10 @@ impl Patch {
                 )));
             }
         };
+        // kustomize does not ask for the form of a patch: it is read as both, and must be exactly one.
         let merge = site.session.read_objects(&name, &text, Purpose::Patch);
-        let json = read_json_patch(&name, &text);
+        let inline = (!inline.is_empty()).then(|| at.field("patch"));
+        let json = LocatedJsonPatch::read(&name, &text, inline);
         let body = match (merge, json) {
             (Ok(merge), Ok(json)) if !merge.is_empty() && !json.is_empty() => {
                 return Err(Error::new(format!(
@@ -188,7 +187,7 @@ impl Patch {
 
     fn apply_json(
         &self,
-        patch: &JsonPatch,
+        patch: &LocatedJsonPatch,
         resources: &mut Resources,
         session: &Session<'_>,
     ) -> Result<()> {
@@ -205,7 +204,7 @@ impl Patch {
         for slot in selected {
             resources.update(slot, &session.scopes, |resource| {
                 resource.store_previous_id();
-                apply_json(patch, resource, session)
+                patch.apply(resource, session)
             })?;
         }
         Ok(())
@@ -245,8 +244,7 @@ impl Transform for Patch {
                 })
             }),
             (Body::Json(patch), Some(selected)) => selected.into_iter().try_for_each(|slot| {
-                resources
-                    .update(slot, &session.scopes, |resource| apply_json(patch, resource, session))
+                resources.update(slot, &session.scopes, |resource| patch.apply(resource, session))
             }),
         }
     }
@@ -318,16 +316,20 @@ impl Transform for StrategicMerge {
 
 /// One entry of `patchesJson6902`.
 pub(crate) struct Json6902 {
-    patch: JsonPatch,
+    patch: LocatedJsonPatch,
     target: Selection,
 }
 
 impl Json6902 {
-    /// Reads a patch.
+    /// Reads a patch; `written` is where its text is if no file is named.
     ///
     /// # Errors
     /// When the target has no name, or the text is not a JSON patch.
-    pub(crate) fn load(config: &Json6902Config, site: &KustomizationSite<'_, '_>) -> Result<Self> {
+    pub(crate) fn load(
+        config: &Json6902Config,
+        site: &KustomizationSite<'_, '_>,
+        written: LazyLocation,
+    ) -> Result<Self> {
         let target = config.target.clone().unwrap_or_default();
         if target.name.is_empty() {
             return Err(Error::new("must specify the target name"));
@@ -345,7 +347,8 @@ impl Json6902 {
             _ => return Err(Error::new("must specify a file path or jsonOp, not both")),
         };
         let shown = String::from_utf8_lossy(&text);
-        let patch = read_json_patch(&name, &text)
+        let inline = config.path.is_empty().then_some(written);
+        let patch = LocatedJsonPatch::read(&name, &text, inline)
             .map_err(|error| error.context(format_args!("decoding {shown}")))?;
         if patch.is_empty() {
             return Err(Error::new(format!(
@@ -364,9 +367,8 @@ impl Transform for Json6902 {
 
     fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         for slot in self.target.select(resources) {
-            resources.update(slot, &session.scopes, |resource| {
-                apply_json(&self.patch, resource, session)
-            })?;
+            resources
+                .update(slot, &session.scopes, |resource| self.patch.apply(resource, session))?;
         }
         Ok(())
     }
@@ -374,52 +376,6 @@ impl Transform for Json6902 {
     fn patch_virtual(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         self.transform(resources, session)
     }
-}
-
-/// Text that begins with `[` is JSON, anything else YAML of which the first document counts.
-fn read_json_patch(name: &str, text: &[u8]) -> Result<JsonPatch> {
-    if text.is_empty() {
-        return Err(Error::new("empty json patch operations"));
-    }
-    let value = if text.starts_with(b"[") {
-        kiln_value::json::parse_bytes(text, &mut kiln_value::KeyTable::new())
-            .map_err(|error| Error::new(error.to_string()))?
-    } else {
-        let documents = kiln_yaml::read_bytes(name, text, ReadOptions::kustomization())
-            .map_err(|diagnostic| yaml_error(&diagnostic))?;
-        documents.into_iter().next().map_or(Value::Null, kiln_yaml::Document::into_value)
-    };
-    let kind = match &value {
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Map(_) => "object",
-        Value::Null | Value::List(_) => "",
-    };
-    if !kind.is_empty() {
-        return Err(Error::new(format!(
-            "json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch"
-        )));
-    }
-    JsonPatch::parse(&value, JsonPatchRules::kustomize())
-        .map_err(|error| Error::new(error.to_string()))
-}
-
-fn apply_json(patch: &JsonPatch, resource: &mut Resource, session: &Session<'_>) -> Result<()> {
-    // Operations can copy existing values.
-    session.budget.pay_for_growth(resource, Resource::object, |resource| {
-        resource.check_types()?;
-        annotations::with_memory_inside(resource, |object| {
-            patch.apply(object).map_err(|error| {
-                Error::new(crate::messages::json_patch(&error)).hint(error.to_string())
-            })
-        })
-        .map_err(|error| error.at(resource.document.as_ref().map(|document| document.place())))?;
-        if let Some(warning) = kustomize_differences::exact_integer(resource) {
-            session.warn(warning);
-        }
-        Ok(())
-    })
 }
 
 /// A patch as objects get it that a target selects, or `patchesStrategicMerge` names: kustomize copies its labels and annotations as texts, so
@@ -459,7 +415,9 @@ fn unique_target(
         [] => "no matches",
         _ => "multiple matches",
     };
-    Err(Error::new(format!("{found} for Id {id}; failed to find unique target for patch {id}")))
+    let meant = nearest_object(&id.gvk.kind, &id.name, resources).filter(|_| found == "no matches");
+    Err(Error::new(format!("{found} for Id {id}; failed to find unique target for patch {id}"))
+        .maybe_hint(meant))
 }
 
 /// Merges each patch into the object that it names, if that is there.

@@ -1,6 +1,9 @@
 //! Replacements: a value from one place, written to many.
 
-use kiln_value::{Path, Str, Value, json};
+use std::sync::Arc;
+
+use kiln_diagnostic::did_you_mean;
+use kiln_value::{Path, Segment, Str, Value, json};
 
 use super::Transform;
 use crate::build::budget::{self, Budget, Size, own_size};
@@ -8,11 +11,12 @@ use crate::build::kustomize_differences;
 use crate::build::session::{KustomizationSite, Session};
 use crate::error::{Error, Result};
 use crate::fields::field_path::{self, FoundField, Leaf};
+use crate::fields::lazy_location::{LazyLocation, LocatedDocument};
 use crate::load::decode::{self, record};
 use crate::load::kustomization::{FieldOptions, Replacement, ReplacementSource, ReplacementTarget};
 use crate::model::output::{parse_document, parse_text, resolve_plain, splice_scalar};
 use crate::model::resource::{Loose, Resource, scalar_text};
-use crate::model::resources::{Resources, Slot};
+use crate::model::resources::{Resources, Slot, nearest_object};
 use crate::model::restyle::restyle;
 use crate::model::selector::Selection;
 
@@ -25,21 +29,26 @@ record! {
 
 /// All replacements of one kustomization, in order.
 pub(crate) struct Replacements {
-    list: Vec<Replacement>,
+    /// With the place of each.
+    list: Vec<(Replacement, LazyLocation)>,
 }
 
 const DEFAULT_PATH: &str = "metadata.name";
 
 impl Replacements {
-    /// Reads the files that entries name.
+    /// Reads the files that entries name; `written` is where the entries are.
     ///
     /// # Errors
     /// When an entry has both a path and a body, or a file has another form.
-    pub(crate) fn load(entries: &[Replacement], at: &KustomizationSite<'_, '_>) -> Result<Self> {
+    pub(crate) fn load(
+        entries: &[Replacement],
+        at: &KustomizationSite<'_, '_>,
+        written: &LazyLocation,
+    ) -> Result<Self> {
         let mut list = Vec::new();
-        for entry in entries {
+        for (number, entry) in entries.iter().enumerate() {
             if entry.path.is_empty() {
-                list.push(entry.clone());
+                list.push((entry.clone(), written.entry(number)));
                 continue;
             }
             let has_targets = entry.targets.as_ref().is_some_and(|targets| !targets.is_empty());
@@ -48,11 +57,15 @@ impl Replacements {
             }
             let (value, document) = at.load_config(&entry.path)?;
             let located = |error: decode::DecodeError| at.decode_error(error, document.as_deref());
+            let file = document.as_ref().map(|d| LocatedDocument::new(Arc::clone(d)));
+            let file = LazyLocation::new::<Segment>(file.as_ref(), []);
             match &value {
                 Value::List(_) => {
-                    list.extend(decode::lenient::<Vec<Replacement>>(&value).map_err(located)?);
+                    let found = decode::lenient::<Vec<Replacement>>(&value).map_err(located)?;
+                    let found = found.into_iter().enumerate();
+                    list.extend(found.map(|(number, entry)| (entry, file.entry(number))));
                 }
-                Value::Map(_) => list.push(decode::lenient(&value).map_err(located)?),
+                Value::Map(_) => list.push((decode::lenient(&value).map_err(located)?, file)),
                 other => {
                     let found = match other {
                         Value::String(_) => "string",
@@ -76,18 +89,22 @@ impl Transform for Replacements {
     }
 
     fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
-        for replacement in &self.list {
+        for (replacement, written) in &self.list {
             let targets = replacement.targets.as_ref();
             let nothing = replacement.source.is_none() && replacement.source_value.is_none();
             let Some(targets) = targets.filter(|_| !nothing) else {
                 return Err(Error::new(
                     "replacements must specify a source and at least one target",
-                ));
+                )
+                .at(written.place()));
             };
-            let mut value = source_value(replacement, resources)?;
+            let mut value = source_value(replacement, resources, &written.field("source"))
+                .map_err(|error| error.at(written.field("source").place()))?;
             value.measure(&session.budget)?;
-            for target in targets {
-                write(target, &mut value, resources, session)?;
+            for (number, target) in targets.iter().enumerate() {
+                let at = written.field("targets").entry(number);
+                write(target, &mut value, resources, (session, &at))
+                    .map_err(|error| error.at(at.place()))?;
             }
         }
         Ok(())
@@ -127,7 +144,11 @@ impl Source {
     }
 }
 
-fn source_value(replacement: &Replacement, resources: &mut Resources) -> Result<Source> {
+fn source_value(
+    replacement: &Replacement,
+    resources: &mut Resources,
+    at: &LazyLocation,
+) -> Result<Source> {
     let source = match (&replacement.source, &replacement.source_value) {
         (Some(_), Some(_)) => {
             return Err(Error::new("value and resource selectors are mutually exclusive"));
@@ -153,12 +174,15 @@ fn source_value(replacement: &Replacement, resources: &mut Resources) -> Result<
         _ => false,
     };
     let (value, path) = found.filter(|(value, _)| !is_empty(value)).ok_or_else(|| {
-        let place = resource.document.as_ref().map(|document| document.place());
+        let place =
+            if source.field_path.is_empty() { at.place() } else { at.field("fieldPath").place() };
+        let missing = missing_step(resource, &field_path::split(field_path));
         Error::new(format!(
             "fieldPath `{field_path}` is missing for replacement source {}",
             source.id()
         ))
         .at(place)
+        .maybe_hint(missing)
     })?;
     let mut found = Source::of(value);
     if matches!(found.value, Value::Number(_) | Value::Bool(_))
@@ -186,7 +210,11 @@ fn select_source(source: &ReplacementSource, resources: &mut Resources) -> Resul
         (Some(_), Some(_)) => {
             Err(Error::new(format!("multiple matches for selector {}", describe(source))))
         }
-        (None, _) => Err(Error::new(format!("nothing selected by {}", describe(source)))),
+        (None, _) => {
+            drop(matches);
+            Err(Error::new(format!("nothing selected by {}", describe(source)))
+                .maybe_hint(nearest_object(&id.gvk.kind, &id.name, resources)))
+        }
     }
 }
 
@@ -264,7 +292,7 @@ fn write(
     target: &ReplacementTarget,
     source: &mut Source,
     resources: &mut Resources,
-    session: &Session<'_>,
+    (session, at): (&Session<'_>, &LazyLocation),
 ) -> Result<()> {
     let Some(select) = &target.select else {
         return Err(Error::new("target must specify resources to select"));
@@ -276,7 +304,7 @@ fn write(
     for slot in select.candidates(resources) {
         if is_target(resources.get(slot), &select, &reject) {
             resources.update(slot, &session.scopes, |resource| {
-                write_into(resource, slot, target, source, session)
+                write_into(resource, slot, target, source, (session, at))
             })?;
         }
     }
@@ -300,14 +328,14 @@ fn write_into(
     slot: Slot,
     target: &ReplacementTarget,
     source: &mut Source,
-    session: &Session<'_>,
+    (session, at): (&Session<'_>, &LazyLocation),
 ) -> Result<()> {
     let budget = &session.budget;
     let options = target.options.clone().unwrap_or_default();
     let default = [DEFAULT_PATH.to_owned()];
     let paths: &[String] =
         if target.field_paths.is_empty() { &default } else { &target.field_paths };
-    for field_path in paths {
+    for (number, field_path) in paths.iter().enumerate() {
         let parts = field_path::split(field_path);
         budget::check_path(parts.len(), source.size.depth)?;
         let create = options.create.then(|| Leaf::like(&source.value));
@@ -321,11 +349,15 @@ fn write_into(
         let not_found = format!("unable to {doing} field {field_path:?} in replacement target");
         let found = field_path::find_all(resource.object_mut(), &parts, create)
             .map_err(|error| error.context(&not_found));
-        let place = || resource.document.as_ref().map(|document| document.place());
+        let place = || match target.field_paths.is_empty() {
+            true => at.place(),
+            false => at.field("fieldPaths").entry(number).place(),
+        };
         let found = found.map_err(|error| error.at(place()))?;
         if found.is_empty() {
             return Err(Error::new(not_found)
                 .at(place())
+                .maybe_hint(missing_step(resource, &parts))
                 .hint("set options.create to make the field, or correct the path"));
         }
         for found in found.into_iter().filter(|found| !found.in_copy) {
@@ -338,6 +370,23 @@ fn write_into(
         }
     }
     Ok(())
+}
+
+/// Which part of a path an object does not have, and what it has instead, if that is a map.
+fn missing_step(resource: &Resource, parts: &[String]) -> Option<String> {
+    let object = resource.object();
+    let is_there = |length: &usize| {
+        let path = field_path::look_up(object, parts.get(..*length)?).ok()??;
+        object.get_path(&path).map(|value| (path, value))
+    };
+    let (length, (path, value)) =
+        (0..parts.len()).rev().find_map(|length| Some((length, is_there(&length)?)))?;
+    let missing = parts.get(length)?;
+    let known: Vec<&str> = value.as_map()?.iter().map(|(key, _)| key.as_str()).collect();
+    let nearest = did_you_mean(missing, known.iter().copied())?;
+    let id = resource.id();
+    let place = if path.is_root() { String::new() } else { format!("{path} of ") };
+    Some(format!("{place}{}/{} has no {missing}; did you mean {nearest}?", id.gvk.kind, id.name))
 }
 
 fn set_field(

@@ -236,6 +236,90 @@ fn a_missing_file_is_placed_at_its_entry() {
 }
 
 #[test]
+fn what_does_not_fit_an_object_is_placed_where_the_user_wrote_it() {
+    const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [{name: a}]}}}\n";
+    let said = |kustomization: &str, file: &str| {
+        let tree = Memory::new()
+            .with("d.yaml", DEPLOYMENT)
+            .with("file.yaml", file)
+            .with("kustomization.yaml", format!("resources: [d.yaml]\n{kustomization}"));
+        let diagnostic = kiln_diagnostic::Diagnostic::from(build(&tree, "/").unwrap_err());
+        let place = diagnostic.place.map(|place| place.to_string()).unwrap_or_default();
+        (place, diagnostic.hint.unwrap_or_default())
+    };
+    let operations =
+        "- {op: add, path: /metadata/labels, value: {}}\n- {op: remove, path: /spec/templat}\n";
+    let replacement = |fields: &str| {
+        format!(
+            "replacements:\n- source: {{kind: Deployment, name: web}}\n  targets:\n  - select: {{kind: Deployment}}\n    {fields}\n"
+        )
+    };
+    let containers = "spec.template.spec.contianers.0.image";
+    let meant = "spec.template.spec of Deployment/web has no contianers; did you mean containers?";
+    let missing = "operation 2 of 2 (remove \"/spec/templat\"): /spec has no \"templat\"; it has template (in Deployment/web)";
+    for (kustomization, file, place, hint) in [
+        // In a file, and in the kustomization itself.
+        (
+            "patches:\n- path: file.yaml\n  target: {kind: Deployment}\n".to_owned(),
+            operations.to_owned(),
+            "/file.yaml:2:22",
+            missing,
+        ),
+        (
+            format!(
+                "patches:\n- target: {{kind: Deployment}}\n  patch: |-\n    {}\n",
+                operations.trim_end().replace('\n', "\n    ")
+            ),
+            String::new(),
+            "/kustomization.yaml:6:26",
+            missing,
+        ),
+        (
+            "patchesJson6902:\n- path: file.yaml\n  target: {version: v1, kind: Deployment, name: web}\n".to_owned(),
+            operations.to_owned(),
+            "/file.yaml:2:22",
+            missing,
+        ),
+        (
+            replacement(&format!("fieldPaths: [metadata.name, {containers}]")),
+            String::new(),
+            "/kustomization.yaml:6:33",
+            meant,
+        ),
+        (
+            "replacements: [{path: file.yaml}]\n".to_owned(),
+            format!(
+                "source: {{kind: Deployment, name: web}}\ntargets:\n- select: {{kind: Deployment}}\n  fieldPaths: [{containers}]\n"
+            ),
+            "/file.yaml:4:16",
+            meant,
+        ),
+        (
+            replacement("fieldPaths: [metadata.name]").replace("name: web", "name: wbe"),
+            String::new(),
+            "/kustomization.yaml:3:11",
+            "did you mean Deployment/web?",
+        ),
+        (
+            replacement("fieldPaths: [metadata.name]")
+                .replace("name: web", "name: web, fieldPath: metadata.nam"),
+            String::new(),
+            "/kustomization.yaml:3:52",
+            "metadata of Deployment/web has no nam; did you mean name?",
+        ),
+        (
+            "patches:\n- path: file.yaml\n".to_owned(),
+            DEPLOYMENT.replace("name: web", "name: wbe"),
+            "/kustomization.yaml:3:3",
+            "did you mean Deployment/web?",
+        ),
+    ] {
+        let found = said(&kustomization, &file);
+        assert_eq!((found.0.as_str(), found.1.as_str()), (place, hint), "{kustomization}");
+    }
+}
+
+#[test]
 fn a_patch_without_an_object_is_an_error_and_one_that_selects_none_a_warning() {
     let patch = |target: &str| {
         Memory::new()

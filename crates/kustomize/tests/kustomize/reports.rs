@@ -39,8 +39,16 @@ fn every_step_that_touched_an_object_is_told() {
         ]
     );
     let hashed = output.touches.iter().find(|touch| touch.what == What::Hashed).unwrap();
-    assert_eq!(hashed.original, "ConfigMap.v1.[noGrp]/c.default");
+    assert_eq!(hashed.original, "ConfigMap./c.default");
     assert!(hashed.name.starts_with("x-c-"));
+    // Whatever an object is called on its way, its history is one.
+    for original in ["ConfigMap./c.default", "Deployment.apps/d.default"] {
+        let of_object = output.touches.iter().filter(|touch| touch.original == original);
+        let first = of_object.clone().next().map(|touch| touch.what);
+        assert!(matches!(first, Some(What::Read | What::Generated)), "{original}");
+        let renamed = of_object.filter(|touch| touch.name.starts_with("x-"));
+        assert!(renamed.count() > 0, "{original}: {:?}", output.touches);
+    }
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Definitions of custom resources that many clusters have, by the name under which people install them.
 //!
-//! They say what a cluster serves, not what is in an object: every field is allowed. The table is `common.txt`.
+//! They say what a cluster serves, not what is in an object: every field is allowed. What they fill in is in
+//! `common_defaults`. The table is `common.txt`.
 
 use kiln_value::{Value, value};
 
-use super::usual_plural;
+use super::{common_defaults, usual_plural};
 
 const TABLE: &str = include_str!("common.txt");
 
@@ -52,11 +53,12 @@ fn definition(group: &str, versions: &str, word: &str) -> Value {
         .enumerate()
         .map(|(at, version)| {
             let is_stored = at == 0;
+            let schema = common_defaults::schema(group, version, kind);
             value!({
                 "name": version,
                 "served": true,
                 "storage": is_stored,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                "schema": {"openAPIV3Schema": schema},
                 "subresources": (subresources.clone())
             })
         })

@@ -6,6 +6,7 @@
 
 mod builtin;
 pub mod common;
+mod common_defaults;
 mod crd;
 mod discovered;
 

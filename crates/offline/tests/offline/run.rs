@@ -79,6 +79,7 @@ impl Given<'_> {
             only_given_kinds: self.only_given_kinds,
             audit_warns: false,
             follows_denied: self.follows_denied,
+            schemas: None,
         };
         run(&job, &NoAmbientSources)
     }

@@ -472,6 +472,7 @@ impl Comparison {
         elements: &Elements,
         path: &mut Vec<FieldStep>,
     ) {
+        // By identity and not by position, since the order of such a list means nothing. Duplicates are compared as a whole.
         let mut all: BTreeMap<FieldStep, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for value in left {
             if let Ok(step) = element_step(value, elements) {

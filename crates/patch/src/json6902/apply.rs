@@ -229,6 +229,8 @@ impl PatchRun<'_> {
         let Some((last, parents)) = path.steps().split_last() else {
             return Err(JsonPatchProblem::WholeDocument);
         };
+        // Taken out for the walk, which also needs the budgets in `self`. A failure may leave new parents in it, and the caller
+        // then throws the document away.
         let mut document = std::mem::take(&mut self.document);
         let outcome = self.add_below(&mut document, path, parents, last, value);
         self.document = document;
@@ -339,6 +341,7 @@ impl PatchRun<'_> {
 
     fn pad(&mut self, list: &mut Vec<Value>, length: usize) -> PatchResult<()> {
         let more = length.saturating_sub(list.len());
+        // Counted over all operations: `/a/999999` in each of a thousand would otherwise fill the memory.
         self.padded = self.padded.saturating_add(more);
         if self.padded > self.rules.max_padding {
             return Err(JsonPatchProblem::TooMuchPadding { limit: self.rules.max_padding });
@@ -412,6 +415,7 @@ impl PatchRun<'_> {
         }
         let (steps, last) = self.parent(from)?;
         let value = self.take(&steps, last, from)?;
+        // Only a move to a deeper place can nest values too deep; others are not measured.
         if path.steps().len() > from.steps().len() {
             check_depth(path, &value, &mut self.moved)?;
         }

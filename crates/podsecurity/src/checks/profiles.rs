@@ -98,7 +98,7 @@ pub(super) fn seccomp_annotations(pod: &Pod<'_>) -> Option<Found> {
 /// No profile is set but those that confine.
 pub(super) fn seccomp(pod: &Pod<'_>) -> Option<Found> {
     let mut found = seccomp_everywhere(pod)?;
-    // What is not set is no matter here, and is alone only if nothing bad is set.
+    // A value that is not set does not count here, and decides only if nothing bad is set.
     found.behind = Vec::new();
     found.errors.retain(|error| !error.is_unset());
     (!found.errors.is_empty()).then_some(found)

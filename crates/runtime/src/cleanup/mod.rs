@@ -76,7 +76,8 @@ async fn delete_on_time(shared: AppState, fence: Arc<Fence>, mut term: TermEnd) 
     tokio::select! {
         () = ending => {}
         () = run_policies(shared.clone(), Arc::clone(&fence)) => {}
-        () = ttl::keep(shared.clone(), fence) => {}
+        // Beside Kyverno, the label is for its cleanup controller.
+        () = ttl::keep(shared.clone(), fence), if shared.options.runs_kyverno() => {}
     }
 }
 
@@ -213,7 +214,7 @@ impl Driver {
         kinds: &Kinds,
     ) -> Option<Self> {
         let policy = self.running.remove(&ticket);
-        let settings = kiln_admission::Settings::new(&self.shared.options.namespace);
+        let settings = self.shared.options.settings();
         let (settings, _) = settings.read(stored.config.as_ref());
         let reads = policy.map(|policy| Arc::clone(self.reads.entry(policy).or_default()));
         let services = Services::new(self.shared.options.services.clone().and(&settings.services));
@@ -271,7 +272,7 @@ impl Driver {
         propagation: Option<Propagation>,
         what: &str,
     ) {
-        let in_cel = policy.gvk.group == "policies.kyverno.io";
+        let in_cel = kiln_object::policy_kinds::is_cel(&policy.gvk);
         let name = match (in_cel, what) {
             (false, "errors") => "kyverno_cleanup_controller_errors_total",
             (false, _) => "kyverno_cleanup_controller_deletedobjects_total",
@@ -362,7 +363,7 @@ async fn follow_permissions(shared: AppState, found: mpsc::Sender<Lacks>) {
 /// What the account of a policy may not do, in words.
 async fn lacking(shared: &AppState, policy: &Policy, kinds: &Kinds) -> Vec<String> {
     let Ok(needs) = access::needs(policy, kinds) else { return Vec::new() };
-    let settings = kiln_admission::Settings::new(&shared.options.namespace);
+    let settings = shared.options.settings();
     let mut allowed = Vec::new();
     for question in access::questions(&needs) {
         let review = question.to_value(&settings);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_cleanup::{Expired, TTL_LABEL, TtlQueue};
-use kiln_cluster::{ApiError, Call, Change, KindKey, Listing, Reason, WatchEvent};
-use kiln_object::{Gvk, Kind, Kinds, ObjectId, Selector};
+use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, WatchEvent};
+use kiln_object::{Change, Gvk, Kind, Kinds, ObjectId, Selector};
 use kiln_rules::Propagation;
 use kiln_value::{Value, value};
 use tokio::sync::mpsc;

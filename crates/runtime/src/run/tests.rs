@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use kiln_apiserver::Request;
 use kiln_engine::{EvalEnv, Event, RuleOutcome, RuleSet};
-use kiln_object::{Gvk, metadata};
-use kiln_rules::{Policy, Rule};
+use kiln_object::metadata;
+use kiln_rules::Rule;
 use kiln_sandbox::Sandbox;
 use kiln_value::{Value, value};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -215,15 +215,7 @@ static GOES_ON: Condvar = Condvar::new();
 
 struct Stalls;
 
-impl Compile for Stalls {
-    fn kinds(&self) -> Vec<Gvk> {
-        Stored.kinds()
-    }
-
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        Stored.compile(policy, kinds)
-    }
-
+impl Evaluate for Stalls {
     fn evaluate(
         &self,
         rules: &RuleSet,
@@ -239,7 +231,7 @@ impl Compile for Stalls {
             }
             stalls.1 = false;
         }
-        Stored.evaluate(rules, rule, event, eval_env)
+        Engine.evaluate(rules, rule, event, eval_env)
     }
 }
 
@@ -250,7 +242,11 @@ async fn a_stalled_evaluation_holds_up_no_renewal_and_is_fenced_off() {
     let cluster = Cluster::start().await;
     let (through, freeze) = detour(cluster.sandbox.address()).await;
     let lease = Some(Arc::new(options(&cluster, Some(through))));
-    let first = Process::start(&cluster, Acting { compile: || Box::new(Stalls), lease }).await;
+    let first = Process::start(
+        &cluster,
+        Acting { evaluate: || Box::new(Stalls), lease, ..Acting::default() },
+    )
+    .await;
     first.is_at_work().await;
     let second = Process::start(&cluster, Acting::default()).await;
     cluster.store(policy()).await;
@@ -320,16 +316,7 @@ static PANICS: AtomicBool = AtomicBool::new(false);
 
 struct Panics;
 
-impl Compile for Panics {
-    fn kinds(&self) -> Vec<Gvk> {
-        Stored.kinds()
-    }
-
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        assert!(!PANICS.swap(false, Ordering::SeqCst), "a mistake in Kiln");
-        Stored.compile(policy, kinds)
-    }
-
+impl Evaluate for Panics {
     fn evaluate(
         &self,
         rules: &RuleSet,
@@ -339,14 +326,15 @@ impl Compile for Panics {
     ) -> RuleOutcome {
         let name = event.trigger().and_then(metadata::name);
         assert!(name != Some("breaks"), "a mistake in Kiln");
-        Stored.evaluate(rules, rule, event, eval_env)
+        Engine.evaluate(rules, rule, event, eval_env)
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_panics_begins_again() {
     let cluster = Cluster::start().await;
-    let acting = Acting { compile: || Box::new(Panics), lease: None };
+    let on_stored = || assert!(!PANICS.swap(false, Ordering::SeqCst), "a mistake in Kiln");
+    let acting = Acting { evaluate: || Box::new(Panics), on_stored, lease: None };
     let process = Process::start(&cluster, acting).await;
     process.is_at_work().await;
     cluster.store(policy()).await;
@@ -376,5 +364,41 @@ async fn a_controller_that_panics_begins_again() {
     assert!(down.elapsed() < PATIENCE);
     process.end().await;
     assert_eq!(cluster.lease().0, "", "the Lease is given back");
+    cluster.sandbox.end().await;
+}
+
+/// One watcher and one compiler for all parts of the process, whatever they need policies for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_is_watched_once_and_compiled_once_for_each_change() {
+    let cluster = Cluster::start().await;
+    let process = Process::start(&cluster, Acting::default()).await;
+    process.is_at_work().await;
+    let compiled = || process.shared.registry.borrow().compilations;
+    let before = compiled();
+    cluster.store(policy()).await;
+    cluster.trigger("one").await;
+    until("it is made", || cluster.made("one")).await;
+    assert_eq!(compiled() - before, 1, "the policy came");
+
+    let mut labelled = policy();
+    labelled.set(["metadata", "labels"], value!({"changed": "yes"})).unwrap();
+    cluster.store(labelled).await;
+    let mut changed = policy();
+    changed.set(["spec", "background"], false).unwrap();
+    cluster.store(changed).await;
+    until("it is compiled again", || compiled() - before > 1).await;
+    cluster.trigger("two").await;
+    until("its rules go on", || cluster.made("two")).await;
+    assert_eq!(compiled() - before, 2, "its rules changed once; labels and status are none");
+
+    for kind in policy_store::policy_kinds(true) {
+        let watch = format!("watch of {kind}");
+        let names = process.shared.health.names();
+        let watches: Vec<&String> = names.iter().filter(|name| name.ends_with(&watch)).collect();
+        // The group of Kiln's own is installed on demand, and not here.
+        let is_served = !kind.to_string().starts_with("kiln.dev/");
+        assert_eq!(watches.len(), usize::from(is_served), "{kind}: {watches:?}");
+    }
+    process.end().await;
     cluster.sandbox.end().await;
 }

@@ -77,7 +77,7 @@ pub async fn serve(shared: AppState, admits: bool) {
 
 /// Serves on a socket until the process is to end.
 pub async fn serve_on(shared: AppState, listener: TcpListener, admits: bool, limits: Limits) {
-    let settings = Settings::new(&shared.options.namespace);
+    let settings = shared.options.settings();
     let first = Arc::new(AdmissionState {
         hooks: Hooks::default(),
         settings,

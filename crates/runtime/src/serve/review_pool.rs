@@ -241,8 +241,8 @@ impl ExternalData for YieldingServices<'_> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use kiln_engine::HostAllowlist;
     use kiln_rules::Method;
-    use kiln_services::HostAllowlist;
     use tokio::sync::Semaphore;
     use tokio::task::JoinSet;
 

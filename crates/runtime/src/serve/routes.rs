@@ -21,7 +21,7 @@ use super::AdmissionState;
 use super::audits::{self, Evaluator};
 use super::body_budget::Body;
 use super::review_pool::{ReviewPermit, ReviewPool};
-use super::update_request_limiter::Carriers;
+use super::update_request_limiter::{Carriers, NotStored};
 use crate::calls::carry_out;
 use crate::discovery::Discovery;
 use crate::events::Happened;
@@ -274,17 +274,18 @@ async fn tell_controller(
     carriers: &Carriers,
     reviewed: &mut Reviewed,
     identity: &str,
-) -> Result<(), String> {
+) -> Result<(), NotStored> {
     let Some(hint) = reviewed.hint.take() else { return Ok(()) };
     let mut written = Ok(());
     if !reviewed.needed_by.is_empty() {
         let namespace = &shared.options.namespace;
-        let request = hint.to_request(namespace, &reviewed.needed_by, identity);
-        let outcome;
-        (written, outcome) = match carriers.admit(shared, &request) {
+        let kind = shared.options.names.update_request();
+        let request = hint.to_request(&kind, namespace, &reviewed.needed_by, identity);
+        written = match carriers.admit(shared, &request) {
             Ok(()) => write_down(shared, request).await,
-            Err(why) => (Err(why), "held back"),
+            Err(held_back) => Err(held_back),
         };
+        let outcome = written.as_ref().map_or_else(NotStored::outcome, |()| "written");
         shared.metrics.count("kiln_requests_written_total", &[("outcome", outcome)]);
         match &written {
             Ok(()) => return written,
@@ -301,13 +302,13 @@ async fn tell_controller(
 }
 
 /// Stores a request for the leader.
-async fn write_down(shared: &AppState, request: Value) -> (Result<(), String>, &'static str) {
+async fn write_down(shared: &AppState, request: Value) -> Result<(), NotStored> {
     let kinds = shared.kinds.borrow().clone();
     match carry_out(&shared.admission, &kinds, &Call::create(request)).await {
-        Ok(_) => (Ok(()), "written"),
+        Ok(_) => Ok(()),
         // The same was written down a moment ago.
-        Err(error) if error.reason == Reason::AlreadyExists => (Ok(()), "written"),
-        Err(error) => (Err(error.to_string()), "failed"),
+        Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
+        Err(error) => Err(NotStored::Failed(error)),
     }
 }
 

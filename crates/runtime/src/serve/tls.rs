@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use kiln_admission::certificates::{Certificates, Pair};
+use kiln_certificates::{Certificates, Pair};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::ring;
@@ -118,7 +118,7 @@ impl ResolvesServerCert for Served {
 
 #[cfg(test)]
 mod tests {
-    use kiln_admission::certificates::{Names, Stored};
+    use kiln_certificates::{Names, Stored};
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
     use super::*;

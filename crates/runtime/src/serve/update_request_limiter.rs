@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use kiln_controller::CARRIES;
+use kiln_cluster::ApiError;
+use kiln_engine::CARRIES;
+use kiln_object::Gvk;
 use kiln_value::{Value, json};
 
 use crate::path::{Address, path};
@@ -85,6 +87,33 @@ impl Bucket {
     }
 }
 
+/// Why an admission request was not written down, so that only this replica knows it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotStored {
+    /// The cluster holds as many as it may.
+    #[error("{most} UpdateRequests are waiting already")]
+    TooManyWaiting {
+        /// As many as there may be.
+        most: u64,
+    },
+    /// Users send requests faster than they may be written down.
+    #[error("too many requests in a short time")]
+    TooFast,
+    /// The API server did not take it.
+    #[error(transparent)]
+    Failed(ApiError),
+}
+
+impl NotStored {
+    /// The word for it in metrics: whether it was tried at all.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            NotStored::TooManyWaiting { .. } | NotStored::TooFast => "held back",
+            NotStored::Failed(_) => "failed",
+        }
+    }
+}
+
 impl Carriers {
     pub(crate) fn new(limits: CarrierLimits, now: Instant) -> Self {
         let buckets = Buckets {
@@ -99,21 +128,24 @@ impl Carriers {
         }
     }
 
-    /// Whether a request may be written down now, and if not, why.
-    pub(crate) fn admit(&self, shared: &AppState, request: &Value) -> Result<(), String> {
+    /// Whether a request may be written down now.
+    ///
+    /// # Errors
+    /// When too many are, so that this one is held back.
+    pub(crate) fn admit(&self, shared: &AppState, request: &Value) -> Result<(), NotStored> {
         let now = Instant::now();
         self.look(shared, now);
         self.take(json::to_string(request).len(), now)
     }
 
-    fn take(&self, bytes: usize, now: Instant) -> Result<(), String> {
+    fn take(&self, bytes: usize, now: Instant) -> Result<(), NotStored> {
         if self.there.load(Ordering::Relaxed) >= self.most {
-            return Err(format!("{} UpdateRequests are waiting already", self.most));
+            return Err(NotStored::TooManyWaiting { most: self.most });
         }
         let bytes = f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
         let mut buckets = self.lock();
         if !buckets.number.holds(1.0, now) || !buckets.bytes.holds(bytes, now) {
-            return Err("too many requests in a short time".to_owned());
+            return Err(NotStored::TooFast);
         }
         buckets.number.left -= 1.0;
         buckets.bytes.left -= bytes;
@@ -131,10 +163,11 @@ impl Carriers {
         }
         let (client, there) = (shared.admission.clone(), Arc::clone(&self.there));
         let (namespace, most) = (shared.options.namespace.clone(), self.most);
+        let Gvk { group, version, .. } = shared.options.names.update_request();
         tokio::spawn(async move {
             let requests = Address {
-                group: "kyverno.io",
-                version: "v2",
+                group: &group,
+                version: &version,
                 plural: "updaterequests",
                 namespace: &namespace,
                 ..Address::default()

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kiln_admission::certificates::{Certificates, Names, Stored, validity};
-use kiln_admission::webhooks::{self, Address, CONFIGURATIONS, is_current};
+use kiln_admission::webhooks::{self, Address, is_current};
 use kiln_admission::{Hooks, Settings};
+use kiln_certificates::{Certificates, Names, Stored, validity};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::Policy;
@@ -90,8 +90,8 @@ pub(crate) fn serve_own_certificate(shared: &AppState, served: &Served) {
 /// Removes the webhook configurations, so that no request waits for a process that is gone.
 pub(crate) async fn take_back(shared: &AppState) {
     let kinds = shared.kinds.borrow().clone();
-    for (kind, name) in CONFIGURATIONS {
-        let id = ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", name);
+    for (kind, name) in shared.options.names.webhook_configurations() {
+        let id = ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", &name);
         let gone = carry_out(&shared.admission, &kinds, &Call::delete(id)).await;
         if let Err(error) = gone
             && error.reason != Reason::NotFound
@@ -137,7 +137,7 @@ impl WebhookReconciler {
         };
         let names = names(&shared);
         WebhookReconciler {
-            settings: Settings::new(namespace),
+            settings: shared.options.settings(),
             warned: Vec::new(),
             passed_over: Vec::new(),
             called: host(&shared).unwrap_or_else(|| names.of_service()),

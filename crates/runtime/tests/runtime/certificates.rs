@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kiln_admission::certificates::{Certificates, Names, Pair};
+use kiln_certificates::{Certificates, Names, Pair};
 use kiln_runtime::Options;
 use kiln_runtime::policy_store::Registry;
 use kiln_value::{Value, json};

@@ -140,6 +140,7 @@ fn values(family: &str, label: &str) -> Vec<String> {
             let failed = [Reason::Forbidden, Reason::Invalid, Reason::Unavailable];
             failed.iter().map(|reason| reason.as_str()).chain(["ok"]).map(str::to_owned).collect()
         }
+        ("kiln_scan_objects", "state") => words(&["checked", "waiting"]),
         ("kiln_policies", "state") => words(&["sound", "broken", "not run"]),
         ("kiln_requests_written_total", "outcome") => words(&["written", "failed", "held back"]),
         ("kiln_admission_requests_total", "answer") => {

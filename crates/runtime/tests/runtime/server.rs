@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kiln_engine::HostAllowlist;
 use kiln_runtime::Options;
 use kiln_runtime::events::Happened;
 use kiln_runtime::serve::{CarrierLimits, ClientAuthority, Limits};
-use kiln_services::HostAllowlist;
 use kiln_value::Value;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ClientConfig;

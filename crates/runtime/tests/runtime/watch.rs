@@ -135,7 +135,8 @@ async fn rules_that_were_read_once_count_while_they_cannot_be_read() {
     let (watcher, _kinds, _folder) = watcher(&address).await;
     let health = Arc::clone(&watcher.health);
     let (sender, registry) = watch::channel(Arc::new(Registry::default()));
-    let keeping = policy_store::keep(watcher, "kyverno".to_owned(), "kyverno".to_owned(), sender);
+    let keeping =
+        policy_store::keep(watcher, std::sync::Arc::new(kiln_runtime::Options::default()), sender);
     let task = tokio::spawn(keeping);
     until("a problem", || !health.problems().is_empty()).await;
     assert!(!health.keeps_from_answering().is_empty(), "the rules are unknown");

@@ -120,6 +120,7 @@ impl Emitter<'_> {
             }
             return;
         }
+        // One vector serves all open maps as a stack, so that a map costs no allocation. Most maps are in order and do not get here.
         let first = self.order.len();
         // Maps have fewer than 2^32 entries.
         self.order.extend(0..entries.len() as u32);
@@ -155,6 +156,7 @@ impl Emitter<'_> {
             }
             Value::List(list) if !list.is_empty() => {
                 self.page.end_line();
+                // go-yaml v2: a list is not indented below its key.
                 self.list(list, indent, false);
             }
             scalar => {

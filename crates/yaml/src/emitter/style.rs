@@ -35,6 +35,7 @@ pub(crate) fn analyze(text: &str) -> Analysis {
     } else {
         Style::Plain
     };
+    // What cannot be written as wanted falls back to quotes, the simpler ones first.
     let style = match wanted {
         Style::Literal if shape.literal_allowed => Style::Literal,
         Style::Plain if shape.plain_allowed => Style::Plain,

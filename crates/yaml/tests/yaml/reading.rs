@@ -204,3 +204,19 @@ fn type_errors_say_where_and_what_was_meant() {
         one("name: a\nmatchKinds: [Pod, Service]\n", ReadOptions::kubernetes()).read().unwrap();
     assert!(format!("{rule:?}").contains("[Pod, Service]"));
 }
+
+#[test]
+fn a_value_without_a_text_gets_one_when_a_place_is_asked_for() {
+    let value = value!({"kind": "A", "spec": {"list": [1, {"deep": "text"}]}});
+    let document =
+        Document::from_value("a of the cluster", value.clone(), ReadOptions::kubernetes());
+    assert_eq!(document.value(), &value);
+    let path = Path::from_iter(["spec", "list"]).join(1_usize).join("deep");
+    let place = document.locate(&path);
+    assert_eq!(place.to_string(), "a of the cluster:7:17");
+    assert_eq!(&place.source().text()[place.span()], "\"text\"");
+    // Clones share the text, and it says what the value says.
+    let clone = document.clone();
+    assert!(std::sync::Arc::ptr_eq(clone.source(), document.source()));
+    assert_eq!(json::parse(document.source().text()).unwrap(), value);
+}

@@ -37,6 +37,16 @@ impl Case {
         resource.split('/').nth(1) == Some(&namespace(self.number))
     }
 
+    /// A resource by `Kind/namespace/name`.
+    pub(super) fn resource(&self, called: &str) -> Option<&Value> {
+        let is_meant = |resource: &&Value| {
+            let text = |key: &str| resource.str_at(["metadata", key]).unwrap_or_default();
+            let kind = resource.str_at(["kind"]).unwrap_or_default();
+            called == format!("{kind}/{}/{}", text("namespace"), text("name"))
+        };
+        self.resources.iter().find(is_meant)
+    }
+
     /// Whether it still has what makes it a case: the policy its name and rules, the resources their namespace.
     pub(super) fn is_whole(&self) -> bool {
         let named = |object: &Value| {
@@ -430,4 +440,23 @@ fn condition(dice: &mut Dice, object: &str) -> Value {
         let _ = condition.set(["message"], "because of this");
     }
     condition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_makes_the_same_case_again_and_cases_do_not_meet() {
+        for number in 0..200 {
+            let (one, other) = (Case::of(number), Case::of(number));
+            assert!(one.policy == other.policy && one.resources == other.resources, "{number}");
+            assert!(one.is_whole(), "{number}");
+            for resource in &one.resources {
+                let text = |key: &str| resource.str_at(["metadata", key]).unwrap_or_default();
+                assert!(one.holds(&format!("Pod/{}/{}", text("namespace"), text("name"))));
+            }
+        }
+        assert!(!Case::of(1).holds("Pod/case-2/r0"));
+    }
 }

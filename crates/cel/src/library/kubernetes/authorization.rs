@@ -57,8 +57,8 @@ impl Opaque for Decision {
 }
 
 pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
-    let nobody = Question { stage: AUTHORIZER, check: AuthorizationCheck::default() };
-    builder.constant("authorizer", Type::opaque(AUTHORIZER), Arc::new(nobody).into())
+    let unasked = Question { stage: AUTHORIZER, check: AuthorizationCheck::default() };
+    builder.constant("authorizer", Type::opaque(AUTHORIZER), Arc::new(unasked).into())
 }
 
 /// Declares the question about the request itself, which is bound to what [`request_resource`] gives.

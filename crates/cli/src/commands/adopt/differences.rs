@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use kiln_admission::Settings;
 use kiln_admission::authors::{Authors, is_unsigned};
+use kiln_engine::HostAllowlist;
+use kiln_object::policy_kinds::is_cel;
 use kiln_object::{Gvk, metadata};
 use kiln_rules::Exception;
-use kiln_services::HostAllowlist;
 use kiln_value::Value;
 
 use super::{Fate, Runs};
@@ -60,7 +61,7 @@ pub(super) fn remark(policy: &Value, authors: Authors) -> Option<&'static str> {
 /// Everything that a policy asks for and does not get, each once.
 pub(super) fn of(policy: &Value, services: &HostAllowlist) -> Vec<String> {
     let mut found = Vec::new();
-    let is_cel = Gvk::of(policy).is_some_and(|gvk| gvk.group == "policies.kyverno.io");
+    let is_cel = Gvk::of(policy).is_some_and(|gvk| is_cel(&gvk));
     let is_namespaced = is_namespaced(policy);
     walk(policy.get("spec").unwrap_or(&Value::Null), &mut |key, value| match value {
         Value::Map(_) if key == "apiCall" => {

@@ -1,6 +1,7 @@
 //! `kiln adopt`
 
 mod differences;
+mod moves;
 mod values;
 
 use std::collections::BTreeMap;
@@ -9,12 +10,11 @@ use std::io::{self, Write};
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Host, compile_for, is_exception, is_policy};
-use kiln_engine::{ANNOTATION_PREFIX, ClaimLabels};
+use kiln_engine::{ANNOTATION_PREFIX, HostAllowlist, Ownership};
 use kiln_object::Gvk;
 use kiln_object::identity::describe;
 use kiln_rules::Program;
-use kiln_runtime::{DryRunResult, PlanInput, Planned, Reader, RuleEnvironment};
-use kiln_services::HostAllowlist;
+use kiln_runtime::{Applied, DryRunResult, PlanInput, Planned, Reader, RuleEnvironment};
 use kiln_value::{Map, Value};
 use kiln_yaml::Document;
 use serde_json::json;
@@ -34,15 +34,19 @@ use crate::ui::{Ui, counted, plain};
 /// Reads the policies of the cluster and the objects that they generated. Prints for each policy whether it runs
 /// unchanged, in part or not at all, and why; how many generated objects stay as they are, and which would be changed
 /// or deleted, by which rule and in which fields; which engines to stop first, and which webhook configurations to
-/// remove then. Changes nothing: `kiln run` does the migration.
+/// remove then; which policies a newer Kyverno gives up. Changes nothing: `kiln run` does the migration.
 ///
 /// Exits with code 0 if all policies run unchanged and no generated object changes, whatever is to be stopped or
 /// removed; with 1 otherwise.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only preview; required, because `kiln run` does the migration
-    #[arg(long, required_unless_present = "values")]
+    #[arg(long, required_unless_present_any = ["values", "move_policies"])]
     plan: bool,
+
+    /// Print the policies of kyverno.io, whose kinds Kyverno has deprecated, under Kiln's own API group
+    #[arg(long = "move", conflicts_with_all = ["plan", "values"])]
+    move_policies: bool,
 
     /// Print the values of a Kyverno release as values of Kiln's Helm chart, and name those without a counterpart
     ///
@@ -95,6 +99,8 @@ struct Adoption {
     engines: Vec<Stopped>,
     /// Webhook configurations to remove then.
     webhooks: Vec<OrphanedWebhook>,
+    /// Policies of kinds that Kyverno gives up.
+    moves: Vec<String>,
 }
 
 /// A Deployment to stop before Kiln acts.
@@ -124,7 +130,7 @@ struct Made {
 impl Adoption {
     /// What would happen to objects that rules made. Others may be targets of mutate rules.
     fn touched(&self) -> impl Iterator<Item = &Planned> {
-        let is_made = |object: &Value| ClaimLabels::read(object).is_some();
+        let is_made = |object: &Value| Ownership::read(object).is_some();
         self.now.changes.iter().filter(move |planned| planned.before.as_ref().is_some_and(is_made))
     }
 
@@ -149,6 +155,9 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         return values::run(ui, path);
     }
     let reader = args.connection.reader()?;
+    if args.move_policies {
+        return moves::print(ui, &reader);
+    }
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
     let mut compiled = compile_for(Host::Cluster, wanted, reader.kinds());
@@ -169,14 +178,16 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         namespace: &args.engine_namespace,
         around: &around,
         admit: &|old, object| admission.admit(old, object),
+        applied: Applied::nothing(),
     };
     let now = kiln_runtime::plan(&reader, play);
     let deployments = all(&reader, &Gvk::new("apps/v1", "Deployment"))?;
     let mut webhooks = Vec::new();
     for kind in orphaned_webhooks::KINDS {
         let found = all(&reader, &Gvk::new("admissionregistration.k8s.io/v1", kind))?;
-        webhooks
-            .extend(found.iter().filter_map(|it| OrphanedWebhook::of(it, &args.engine_namespace)));
+        webhooks.extend(found.iter().filter_map(|it| {
+            OrphanedWebhook::of(it, &args.engine_namespace, &args.connection.names())
+        }));
     }
     let mut fates = fates(&documents, &reader, &around)?;
     fates.extend(passed_over);
@@ -187,6 +198,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         not_run,
         engines: deployments.iter().filter_map(Stopped::of).collect(),
         webhooks,
+        moves: moves::names(&moves::stored(&reader)?),
     };
     show(ui, &adoption)?;
     Ok(if adoption.is_smooth() { CommandOutcome::Done } else { CommandOutcome::Negative })
@@ -263,9 +275,9 @@ fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> 
     kinds.dedup();
     let mut made = Made::default();
     for gvk in kinds {
-        for claim in all(reader, &gvk)?.iter().filter_map(ClaimLabels::read) {
+        for claim in all(reader, &gvk)?.iter().filter_map(Ownership::read) {
             made.all += 1;
-            made.without_trigger += usize::from(claim.trigger_uid.is_none());
+            made.without_trigger += usize::from(claim.labels.trigger_uid.is_none());
         }
     }
     Ok(made)
@@ -314,6 +326,9 @@ fn text(out: &mut impl Write, adoption: &Adoption) -> io::Result<()> {
             left.effect(),
             left.removal()
         )?;
+    }
+    if let Some(words) = moves::words(&adoption.moves) {
+        writeln!(out, "{words}")?;
     }
     if adoption.made.without_trigger > 0 {
         let many = counted(adoption.made.without_trigger, "object carries", "objects carry");
@@ -413,6 +428,7 @@ fn as_json(adoption: &Adoption) -> serde_json::Value {
         "notDone": undone.collect::<Vec<_>>(),
         "stopFirst": engines.collect::<Vec<_>>(),
         "removeThen": webhooks.collect::<Vec<_>>(),
+        "moves": adoption.moves,
     })
 }
 
@@ -432,6 +448,7 @@ mod tests {
             not_run: BTreeMap::new(),
             engines: Vec::new(),
             webhooks: Vec::new(),
+            moves: Vec::new(),
         }
     }
 

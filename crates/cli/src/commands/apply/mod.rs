@@ -8,24 +8,27 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
+use kiln_chart::NoLookup;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{Compiled, Host, is_exception, is_policy};
-use kiln_engine::Limits;
+use kiln_engine::{HostAllowlist, Limits};
 use kiln_offline::{Change, Given, Job, Report, UserFile, Values, remark_kind, run as run_offline};
 use kiln_rules::Payload;
-use kiln_services::{HostAllowlist, Services};
+use kiln_services::Services;
 use kiln_value::Value;
 use kiln_yaml::{Document, emit_documents};
 
 use self::faults::Written;
-use super::plan::{PlanArgs, plan};
+use super::plan::{KustomizationArgs, PlanArgs, PlanTask, plan};
 use crate::addresses::Fetched;
 use crate::args::{Format, Global, form_or_path, separated};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
+use crate::kustomization::built_documents;
 use crate::policy_files::{
     POLICY_KINDS_HINT, compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set,
 };
+use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
@@ -52,6 +55,9 @@ pub(crate) struct Args {
     /// Resources: files, directories, URLs of files, or - for standard input; repeat or separate with commas
     #[arg(long, short, value_name = "FILES", visible_alias = "resources")]
     resource: Vec<String>,
+
+    #[command(flatten)]
+    kustomization: KustomizationArgs,
 
     /// Objects that rules can read but that do not trigger them (clone sources, ConfigMaps)
     #[arg(long, value_name = "FILES", visible_alias = "target-resources")]
@@ -174,7 +180,7 @@ pub(crate) struct Args {
     ///
     /// This is `kiln plan --all`: nothing is changed.
     #[arg(long, short, conflicts_with_all = [
-        "resource", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
+        "resource", "kustomize", "target_resource", "values_file", "set", "output", "userinfo", "table", "policy_report", "diff", "trace",
         "detailed_results", "audit_warn", "warn_exit_code", "warn_no_pass", "warnings_as_errors", "strict", "exception",
         "exceptions_within_resources", "crd_paths", "context_file", "parameter_resource", "stdin",
         "json", "http_payload", "envoy_payload", "fail_only",
@@ -279,7 +285,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let rules = fetched.bring(&args.rules, args.git_branch.as_deref(), limit)?;
     if args.cluster {
         let services = super::run::all(&args.allow_service);
-        return plan(ui, global, &rules, true, &services, &args.plan);
+        let task = PlanTask { rules: &rules, all: true, services: &services, kustomization: None };
+        return plan(ui, global, &task, &args.plan);
     }
     let (form, output) = match args.output.as_deref().map(|path| form_or_path(path, &FORMS)) {
         Some(Ok(form)) => (form, None),
@@ -290,16 +297,21 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let ui = &ui.in_form(form);
     ui.has_formats_of("apply")?;
     let (payloads, payload_documents) = payloads(args, global)?;
-    if args.resource.is_empty() && payloads.is_empty() {
+    let kustomize = args.kustomization.kustomize.as_deref();
+    if args.resource.is_empty() && kustomize.is_none() && payloads.is_empty() {
         return Err(Diagnostic::error("there are no resources to apply the policies to")
             .hint(
-                "give files or directories with --resource, or use those of a cluster with --cluster",
+                "give files or directories with --resource, a kustomization with --kustomize, or use those of a cluster with --cluster",
             )
             .into());
     }
     let paths = fetched.bring(&separated(&args.resource), args.git_branch.as_deref(), limit)?;
     let mut rules = read_all(&rules, global)?;
     let mut resources = read_all(&paths, global)?;
+    if let Some(directory) = kustomize {
+        let how = &args.kustomization.build;
+        resources.extend(built_documents(ui, global, directory, how, &NoLookup)?);
+    }
     let mut others = read_all(&separated(&args.target_resource), global)?;
     others.extend(read_all(&separated(&args.parameter_resource), global)?);
     let definitions = read_all(&separated(&args.crd_paths), global)?;
@@ -310,10 +322,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     rules.extend(exceptions(args, global, &mut resources)?);
     if resources.is_empty() && payloads.is_empty() {
-        let nothing = format!("there is no resource in {}", args.resource.join(", "));
+        let places = args.resource.iter().map(String::as_str).chain(kustomize);
+        let places = places.collect::<Vec<_>>().join(", ");
+        let nothing = format!("there is no resource in {places}");
         ui.problem(&Diagnostic::warning(nothing).hint("check the paths; no rule was evaluated"));
     }
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others).chain(&definitions))?;
+    let given = rules.iter().chain(&resources).chain(&others).chain(&definitions);
+    let schemas = SchemasOfServer::given(given.map(Document::value));
     let compiled = compile_rules(ui, Host::Files, &rules, &resources, &kinds);
     let unjudged = warn_of_unjudged(ui, &compiled);
     let rules = rule_set(&compiled);
@@ -350,6 +366,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         only_given_kinds: false,
         audit_warns: args.audit_warn,
         follows_denied: false,
+        schemas: Some(&schemas),
     };
     let report = run_offline(&job, &SystemEnv);
     for warning in &report.warnings {

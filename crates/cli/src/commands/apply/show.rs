@@ -145,9 +145,15 @@ fn text(
     writeln!(out, "{}", summary(report))
 }
 
-/// Says on standard error what was refused, where standard output holds objects alone.
+/// Says on standard error what was refused and what failed, where standard output holds objects alone.
 pub(super) fn refusals(ui: &Ui, report: &Report) {
-    for result in report.results.iter().filter(|result| result.status == Status::Fail) {
+    for result in &report.results {
+        if result.status == Status::Error {
+            result.problems.iter().for_each(|problem| ui.problem(problem));
+        }
+        if result.status != Status::Fail {
+            continue;
+        }
         let why = result.why.as_deref().unwrap_or("rejected");
         let told = match &result.violation {
             Some(violation) => format!("{}: {}", name(result), violation.message),

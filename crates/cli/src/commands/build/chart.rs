@@ -11,10 +11,11 @@ use kiln_kustomize::ChartDirectory;
 use kiln_kustomize::fs::Disk;
 use kiln_value::Map;
 
-use super::{Args, ChartMode, Restrictor};
+use super::Args;
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
+use crate::kustomization::{ChartMode, Restrictor};
 use crate::ui::Ui;
 
 /// Options that mean something for a chart alone.
@@ -82,15 +83,16 @@ pub(super) fn is_chart(path: &str) -> bool {
 }
 
 pub(super) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    if args.helm_command.is_some() || args.enable_helm == Some(ChartMode::External) {
+    if args.how.helm_command.is_some() || args.how.enable_helm == Some(ChartMode::External) {
         return Err(Diagnostic::error("a chart alone is rendered by kiln")
-            .hint("use `helm template` for what helm makes of it")
+            .hint("use `helm template` to see what Helm renders")
             .into());
     }
     let options = options(args)?;
     let chart = load(args, global, &options)?;
     let values = values(&args.chart, global, &options)?;
-    let seeded = args.helm_seed.as_deref().map(|seed| SeededSources::new(seed, &options.release));
+    let seeded =
+        args.how.helm_seed.as_deref().map(|seed| SeededSources::new(seed, &options.release));
     let sources: &dyn kiln_chart::AmbientSources = match &seeded {
         Some(seeded) => seeded,
         None => &NoAmbientSources,
@@ -124,20 +126,20 @@ pub(super) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
 
 fn options(args: &Args) -> Result<Options, Diagnostic> {
     let chart = &args.chart;
-    let kube_version = match args.helm_kube_version.as_str() {
+    let kube_version = match args.how.helm_kube_version.as_str() {
         "" => KubeVersion::default(),
         version => KubeVersion::parse(version)?,
     };
     let usual = Release::default();
     Ok(Options {
-        helm: args.enable_helm.unwrap_or(ChartMode::Helm3).version(),
+        helm: args.how.enable_helm.unwrap_or(ChartMode::Helm3).version(),
         release: Release {
             name: chart.release_name.clone().unwrap_or(usual.name),
             namespace: chart.namespace.clone().unwrap_or(usual.namespace),
             is_upgrade: false,
         },
         kube_version,
-        api_versions: args.helm_api_versions.clone(),
+        api_versions: args.how.helm_api_versions.clone(),
         include_crds: chart.include_crds,
         skip_tests: chart.skip_tests,
         no_hooks: chart.no_hooks,
@@ -151,7 +153,7 @@ fn load(args: &Args, global: &Global, options: &Options) -> Result<Chart, Diagno
         return Ok(Chart::load_package(&package.bytes, options)?);
     }
     let path = super::real(&args.directory);
-    let within = match args.load_restrictor {
+    let within = match args.how.load_restrictor {
         Restrictor::RootOnly => Some(path.as_str()),
         Restrictor::None => None,
     };

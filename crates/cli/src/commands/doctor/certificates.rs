@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kiln_admission::certificates::{Names, Pair, Stored, bundle_validity, validity};
+use kiln_certificates::{Names, Pair, Stored, bundle_validity, validity};
 use kiln_object::Gvk;
 use kiln_value::Value;
 use rustls::RootCertStore;

@@ -1,6 +1,6 @@
 //! Whether the cluster knows the kinds of rules, and whether a leader acts on them.
 
-use kiln_object::Gvk;
+use kiln_object::{EngineNames, Gvk};
 use kiln_text::time::Time;
 use kiln_value::Value;
 
@@ -19,7 +19,7 @@ pub(super) fn definitions(checks: &mut Checks<'_>) -> bool {
     let about = "definitions";
     let kinds = checks.reader.kinds();
     let Unknown { used, reports, all_rules } =
-        Unknown::find(|group, kind| kinds.preferred(group, kind).is_some());
+        Unknown::find(&checks.settings.names, |group, kind| kinds.preferred(group, kind).is_some());
     if !used.is_empty() {
         checks.bad(about, format!("the cluster does not know {}", used.join(", ")), INSTALL);
     }
@@ -46,9 +46,14 @@ struct Unknown {
 
 impl Unknown {
     /// Asks for every kind that Kiln uses.
-    fn find(is_known: impl Fn(&str, &str) -> bool) -> Self {
+    fn find(names: &EngineNames, is_known: impl Fn(&str, &str) -> bool) -> Self {
         let mut unknown = Unknown { used: Vec::new(), reports: Vec::new(), all_rules: true };
-        for definition in kiln_install::definitions() {
+        let definitions = if names.stands_for_kyverno() {
+            kiln_install::definitions()
+        } else {
+            kiln_install::own_definitions()
+        };
+        for definition in definitions {
             let text = |path: &[&str]| definition.str_at(path.iter().copied()).unwrap_or_default();
             let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
             if is_known(group, kind) {
@@ -67,13 +72,14 @@ impl Unknown {
 pub(super) fn lease(checks: &mut Checks<'_>) {
     let about = "controller";
     let gvk = Gvk::new("coordination.k8s.io/v1", "Lease");
-    let Ok(lease) = checks.object(about, gvk, "kiln-controller") else { return };
+    let name = checks.settings.names.lease();
+    let Ok(lease) = checks.object(about, gvk, &name) else { return };
     let Some(lease) = lease else {
         let hint = format!(
             "start `kiln run`, or look at its pods: kubectl get pods -n {}",
             checks.settings.namespace
         );
-        return checks.bad(about, "no replica holds the Lease kiln-controller", &hint);
+        return checks.bad(about, format!("no replica holds the Lease {name}"), &hint);
     };
     let text = |field: &str| lease.str_at(["spec", field]).unwrap_or_default().to_owned();
     let life =
@@ -112,7 +118,15 @@ pub(super) fn others(checks: &mut Checks<'_>) {
     let about = "other engines";
     let Ok(deployments) = checks.all(about, &Gvk::new("apps/v1", "Deployment"), "") else { return };
     let found: Vec<_> = deployments.iter().filter_map(other_engine).collect();
+    let beside = !checks.settings.names.stands_for_kyverno();
     for (name, engine) in &found {
+        if beside && *engine == KYVERNO {
+            checks.good(
+                about,
+                format!("Kyverno runs beside it, on policies of its own: Deployment {name}"),
+            );
+            continue;
+        }
         let mut hint = "scale it to 0: two engines would both act on the same rules".to_owned();
         if *engine == KYVERNO {
             hint.push_str(&format!(" (or see docs/guides/from-kyverno.md, \"{KEEPING}\")"));
@@ -132,7 +146,8 @@ mod tests {
 
     #[test]
     fn every_definition_that_is_missing_is_named() {
-        let names = |known: &dyn Fn(&str, &str) -> bool| Unknown::find(known);
+        let names =
+            |known: &dyn Fn(&str, &str) -> bool| Unknown::find(&EngineNames::default(), known);
         let nothing = names(&|_, _| true);
         assert_eq!(nothing, Unknown { used: vec![], reports: vec![], all_rules: false });
         for (group, kind, name) in [

@@ -127,7 +127,7 @@ pub(super) fn check(checks: &mut Checks<'_>) {
 fn pods(checks: &mut Checks<'_>) -> Vec<Pod> {
     let namespace = checks.settings.namespace.to_string();
     let pods = checks.all(ABOUT, &Gvk::new("v1", "Pod"), &namespace).unwrap_or_default();
-    let installed = installed(&namespace);
+    let installed = installed(&namespace, &checks.settings.names);
     pods.iter().filter(|pod| is_engine(pod, &installed)).filter_map(Pod::of).collect()
 }
 
@@ -198,11 +198,13 @@ fn unanswered(place: &HealthEndpoint, silent: &Silent) -> (State, String, String
 mod tests {
     use kiln_value::value;
 
+    use kiln_object::EngineNames;
+
     use super::*;
 
     #[test]
     fn pods_of_engines_are_those_of_what_is_installed() {
-        let installed = installed("kyverno");
+        let installed = installed("kyverno", &EngineNames::default());
         for (name, component, wanted) in [
             ("kiln", "engine", true),
             ("kiln", "admission", true),

@@ -41,9 +41,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAMESPACE")]
     engine_namespace: String,
 
-    /// Service through which the API server reaches the webhook
-    #[arg(long, value_name = "NAME", default_value = "kyverno-svc")]
-    service: String,
+    /// Service through which the API server reaches the webhook [default: kyverno-svc, or as the installation is called]
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
 
     #[command(flatten)]
     connection: Connection,
@@ -171,11 +171,12 @@ impl Checks<'_> {
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_formats_of("doctor")?;
     let reader = args.connection.reader()?;
+    let service = args.service.clone().unwrap_or_else(|| args.connection.names().service());
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut checks = Checks {
         settings: settings_of(&reader, &args.engine_namespace)?,
         reader: &reader,
-        service: &args.service,
+        service: &service,
         now: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         served: None,
         renewal: certificates::Renewal::Unknown,

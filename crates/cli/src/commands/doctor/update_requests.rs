@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kiln_object::Gvk;
 use kiln_runtime::Waiting;
 use kiln_text::time::Time;
 use kiln_value::Value;
@@ -90,7 +89,7 @@ impl NotDone {
 pub(super) fn check(checks: &mut Checks<'_>) {
     let about = "work";
     let namespace = checks.settings.namespace.to_string();
-    let kind = Gvk::new("kyverno.io/v2", "UpdateRequest");
+    let kind = checks.settings.names.update_request();
     let Ok(requests) = checks.all(about, &kind, &namespace) else { return };
     let mut found: BTreeMap<(NotDone, &str), BTreeMap<&str, usize>> = BTreeMap::new();
     for request in &requests {

@@ -1,6 +1,5 @@
 //! Whether webhooks are registered, and whether a server answers them.
 
-use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_object::Gvk;
 use kiln_value::Value;
 
@@ -13,7 +12,9 @@ use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
 const ABOUT: &str = "webhooks";
 
 pub(super) fn check(checks: &mut Checks<'_>) {
-    for (kind, name) in CONFIGURATIONS {
+    let names = checks.settings.names.clone();
+    for (kind, name) in names.webhook_configurations() {
+        let name = name.as_str();
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
         let Ok(found) = checks.object(ABOUT, gvk, name) else { continue };
         let Some(found) = found else {
@@ -35,7 +36,8 @@ pub(super) fn check(checks: &mut Checks<'_>) {
         let gvk = Gvk::new("admissionregistration.k8s.io/v1", kind);
         let Ok(found) = checks.all(ABOUT, &gvk, "") else { continue };
         let namespace = checks.settings.namespace.clone();
-        for left in found.iter().filter_map(|found| OrphanedWebhook::of(found, &namespace)) {
+        for left in found.iter().filter_map(|found| OrphanedWebhook::of(found, &namespace, &names))
+        {
             of_another(checks, &left);
         }
     }

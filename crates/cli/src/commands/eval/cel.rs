@@ -21,7 +21,7 @@ use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
-/// Evaluate a CEL expression, type-checked, within the budgets that Kubernetes sets
+/// Evaluate a CEL expression with Kubernetes' type checks and budgets
 ///
 /// The keys of the input are the variables. Bytes are printed as base64, timestamps as RFC 3339, types by their name,
 /// an optional as its value or null. With --format yaml the result is YAML instead of JSON.

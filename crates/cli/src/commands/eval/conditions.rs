@@ -9,29 +9,38 @@ use kiln_variables::conditions::{Check, ConditionsOutcome, Effort};
 use kiln_variables::{Conditions, ContextScope, Substitution};
 use kiln_yaml::Document;
 
-use super::{only_document, print_result, read_documents, read_one};
+use super::{jmespath, only_document, print_result, read_documents, read_one};
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
-/// Evaluate Kyverno conditions: any/all blocks, or a list of which all must hold
+/// Evaluate Kyverno conditions: any/all blocks, or a list
 ///
 /// Prints for each condition what was compared, by which rule, and the result. Exits with code 1 if the conditions do
 /// not hold, or if a variable in them cannot be resolved.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File with the conditions
-    file: String,
+    #[arg(required_unless_present = "functions")]
+    file: Option<String>,
 
     /// JSON or YAML file in which variables are resolved [default: standard input]
     #[arg(long, short, value_name = "FILE")]
     input: Option<String>,
+
+    /// List the functions that variables in conditions may call
+    #[arg(long, visible_alias = "list")]
+    functions: bool,
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    let document = only_document(read_documents(&args.file, global)?, &args.file)?
-        .ok_or_else(|| Diagnostic::error(format!("{} holds no conditions", args.file)))?;
+    if args.functions {
+        return jmespath::list_functions(ui, &[]);
+    }
+    let file = args.file.as_deref().unwrap_or_default();
+    let document = only_document(read_documents(file, global)?, file)?
+        .ok_or_else(|| Diagnostic::error(format!("{file} holds no conditions")))?;
     if document
         .value()
         .as_map()

@@ -21,7 +21,7 @@ use crate::ui::{Paint, Ui, plain};
 ///
 /// Prints each key of the pattern in the order in which it is asked, what was compared, and the result: yes, no, or
 /// nothing where a condition does not hold. The last step is the one that decides. Exits with code 1 if the resource
-/// fails the pattern; a pattern that does not apply to it does not fail.
+/// fails the pattern, or if the match takes too much work; a pattern that does not apply to it does not fail.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File with the pattern; a list, or a map with the key anyPattern, holds several of which one must match
@@ -61,6 +61,13 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             }
         };
         let explained = explain(&filled, &resource, &PatternLimits::default());
+        if let Some(too_much) = explained.result.as_ref().err().and_then(|found| found.too_much) {
+            let problem = Diagnostic::error(too_much.to_string())
+                .at(document.locate(&pattern.path))
+                .hint("make the pattern or the lists of the resource smaller");
+            ui.problem(&problem);
+            return Ok(CommandOutcome::Negative);
+        }
         let fix = match &explained.result {
             Err(mismatch) if !mismatch.condition => {
                 fix(&filled, &resource, &PatternLimits::default())
@@ -158,7 +165,7 @@ impl Judged<'_> {
     fn print(&self, out: &mut impl Paint, document: &Document) -> std::io::Result<()> {
         let tree = TraceStep {
             what: self.pattern.name.clone(),
-            steps: self.explained.steps.iter().cloned().map(TraceStep::from).collect(),
+            steps: TraceStep::of_match(self.explained.clone()),
             ..TraceStep::default()
         };
         for line in tree.to_string().lines() {
@@ -183,6 +190,9 @@ impl Judged<'_> {
             ("result", Value::from(word(self.outcome()))),
             ("steps", steps),
         ]);
+        if self.explained.is_cut {
+            fields.insert("stepsLeftOut", true);
+        }
         if let Some(why) = self.decided_at(document) {
             fields.insert("why", why);
         }

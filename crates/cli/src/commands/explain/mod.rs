@@ -6,21 +6,21 @@ mod show;
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_engine::{
-    ClaimLabels, Effect, EvalEnv, Event, PatchTarget, RuleOutcome as Evaluated, RuleSet, Status,
-    TraceStep, User,
+    Effect, EvalEnv, Event, HostAllowlist, Ownership, PatchTarget, RuleOutcome as Evaluated,
+    RuleSet, Status, TraceStep, User,
 };
 use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocked_by;
 use kiln_rules::RuleId;
 use kiln_runtime::provenance::Books;
 use kiln_runtime::{Reader, RuleEnvironment};
-use kiln_services::HostAllowlist;
 use kiln_value::Value;
 
 use crate::cluster::connection::{Connection, around, stored_policies, stored_rules};
 use crate::cluster::policy_status::{PolicyCondition, unmet};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::policy_files::rule_set;
+use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 use made_by::MadeBy;
@@ -199,10 +199,13 @@ impl Looking<'_> {
         let mut event = Event::created(object.clone());
         event.user.clone_from(&user);
         let (mutated, outcomes) = self.with_eval_env(|eval_env| {
-            let mutated = self.rules.mutate(&event, eval_env);
-            let mut outcomes = mutated.outcomes;
-            outcomes.extend(self.rules.evaluate(&event, eval_env));
-            (mutated.object, outcomes)
+            let mut mutated = self.rules.mutate(&event, eval_env);
+            let mut others = self.rules.evaluate(&event, eval_env);
+            let schemas = self.schemas(mutated.outcomes.iter().chain(&others));
+            mutated.fail_if_not_storable(Some(object), &schemas);
+            others.iter_mut().for_each(|outcome| outcome.fail_if_not_storable(&schemas));
+            mutated.outcomes.extend(others);
+            (mutated.object, mutated.outcomes)
         });
         let requests = self.requests(id, object)?;
         let unseen = unseen(&self.around.settings, self.args, id, user.as_ref());
@@ -245,6 +248,26 @@ impl Looking<'_> {
         })
     }
 
+    /// The schemas that the server holds objects to; its definitions are read if a rule writes objects of other kinds
+    /// than the built-in ones.
+    fn schemas<'o>(&self, mut outcomes: impl Iterator<Item = &'o Evaluated>) -> SchemasOfServer {
+        let schemas = SchemasOfServer::given([]);
+        let is_unknown = |effect: &Effect| {
+            let object = match effect {
+                Effect::Ensure(ensure) => &ensure.object,
+                Effect::Patch(patch) => &patch.after,
+                _ => return false,
+            };
+            Gvk::of(object).is_some_and(|gvk| !schemas.know(&gvk))
+        };
+        if !outcomes.any(|outcome| outcome.effects.iter().any(is_unknown)) {
+            return schemas;
+        }
+        let definition = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let definitions = self.reader.all(&definition, "").unwrap_or_default();
+        SchemasOfServer::given(&definitions)
+    }
+
     /// The records of the engine. Users who may not read them see less.
     fn books(&self) -> Books {
         let namespace = &self.args.engine_namespace;
@@ -264,7 +287,7 @@ impl Looking<'_> {
         };
         let all = self
             .reader
-            .all(&Gvk::new("kyverno.io/v2", "UpdateRequest"), &self.args.engine_namespace)
+            .all(&self.reader.names().update_request(), &self.args.engine_namespace)
             .map_err(|error| Diagnostic::error(format!("cannot list UpdateRequests: {error}")))?;
         let about_it = all.iter().filter(|request| {
             let of_rules = request.get_path(["spec", "ruleContext"]).and_then(Value::as_list);
@@ -393,12 +416,12 @@ fn targets(
                 let state = match reader.object(&ensure.target) {
                     Err(error) => format!("cannot be read: {error}"),
                     Ok(None) => format!("is not there{}", why_nothing.said(&outcome.rule)),
-                    Ok(Some(object)) => match ClaimLabels::read(&object) {
+                    Ok(Some(object)) => match Ownership::read(&object) {
                         None => "exists, and no rule created it".to_owned(),
-                        Some(claim) if claim.names(&outcome.rule) => {
+                        Some(claim) if claim.labels.names(&outcome.rule) => {
                             "exists, created by this rule".to_owned()
                         }
-                        Some(claim) => format!("exists, created by policy {}", claim.policy),
+                        Some(claim) => format!("exists, created by policy {}", claim.labels.policy),
                     },
                 };
                 targets.push((ensure.target.clone(), state));

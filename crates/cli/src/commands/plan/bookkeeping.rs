@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use kiln_engine::{ANNOTATION_PREFIX, LABEL_PREFIX};
+use kiln_engine::{ANNOTATION_PREFIX, is_ownership_label};
 use kiln_value::{Map, Value};
 
 /// Two objects without the engine's bookkeeping.
@@ -17,12 +17,15 @@ pub(super) struct Folded {
 pub(super) fn fold(before: Option<&Value>, after: Option<&Value>) -> Folded {
     let mut count = 0;
     let (mut shown_before, mut shown_after) = (before.cloned(), after.cloned());
-    for (field, prefix) in [("labels", LABEL_PREFIX), ("annotations", ANNOTATION_PREFIX)] {
+    let is_note: fn(&str) -> bool = |key| key.starts_with(ANNOTATION_PREFIX);
+    for (field, is_ours) in
+        [("labels", is_ownership_label as fn(&str) -> bool), ("annotations", is_note)]
+    {
         let pairs = |object: Option<&Value>| -> BTreeSet<(String, Option<String>)> {
             let map = object.and_then(|object| object.get_path(["metadata", field])?.as_map());
             map.into_iter()
                 .flat_map(Map::iter)
-                .filter(|(key, _)| key.starts_with(prefix))
+                .filter(|(key, _)| is_ours(key))
                 .map(|(key, value)| (key.to_string(), value.as_str().map(str::to_owned)))
                 .collect()
         };
@@ -30,18 +33,18 @@ pub(super) fn fold(before: Option<&Value>, after: Option<&Value>) -> Folded {
         let names: BTreeSet<_> = old.symmetric_difference(&new).map(|(key, _)| key).collect();
         count += names.len();
         for object in [&mut shown_before, &mut shown_after].into_iter().flatten() {
-            take(object, field, prefix);
+            take(object, field, is_ours);
         }
     }
     Folded { before: shown_before, after: shown_after, count }
 }
 
-/// Takes the pairs with this prefix off an object, and the field if nothing is left of it.
-fn take(object: &mut Value, field: &str, prefix: &str) {
+/// Takes the engine's pairs off an object, and the field if nothing is left of it.
+fn take(object: &mut Value, field: &str, is_ours: fn(&str) -> bool) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_map_mut) else { return };
     let Some(pairs) = metadata.get_mut(field).and_then(Value::as_map_mut) else { return };
     let before = pairs.len();
-    pairs.retain(|key, _| !key.starts_with(prefix));
+    pairs.retain(|key, _| !is_ours(key));
     if pairs.is_empty() && before > 0 {
         metadata.remove(field);
     }

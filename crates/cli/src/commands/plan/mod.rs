@@ -2,6 +2,8 @@
 
 mod bookkeeping;
 mod cleanup;
+mod kustomization;
+mod markdown;
 mod next_write;
 mod secrets;
 mod show;
@@ -10,21 +12,25 @@ use std::sync::Arc;
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Host, is_policy};
+use kiln_dialects::{Compiled, Host, is_policy};
+use kiln_engine::HostAllowlist;
 use kiln_object::{Kinds, ObjectId, list};
 use kiln_rules::{Exception, Policy, Program, RuleId};
-use kiln_runtime::{DryRunResult, PlanInput, take_refused};
-use kiln_services::HostAllowlist;
+use kiln_runtime::{Applied, DryRunResult, PlanInput, take_refused};
 use kiln_value::Value;
 use kiln_yaml::Document;
 
 use crate::args::Global;
 use crate::cluster::admission_simulation::AdmissionSimulation;
+use crate::cluster::chart_lookup::ChartLookup;
 use crate::cluster::connection::{Connection, around, stored_exceptions, stored_rules};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::kustomization::built_documents;
 use crate::policy_files::{compile_rules, more_kinds, read_all, rule_set};
 use crate::ui::Ui;
 use cleanup::NextRun;
+pub(super) use kustomization::KustomizationArgs;
+use kustomization::{AdmissionLog, against_revision, to_apply};
 use next_write::NextWrite;
 pub(super) use show::{by, rule};
 
@@ -36,12 +42,23 @@ pub(super) use show::{by, rule};
 /// uses the policies of the cluster. Writes are tried as server-side dry runs where permitted, so that defaults of the
 /// server are not shown as differences. Changes nothing.
 ///
+/// With --kustomize, prints what would change if the objects of the kustomization were applied: what it builds, what
+/// rules set in its objects, what they generate, and what would be denied. With --base it is compared with another
+/// revision of the repository, without a cluster.
+///
 /// Exits with code 0 if nothing would change, with 1 if something would, or could not be done.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Policies: files, directories, or - for standard input [default: those of the cluster]
     #[arg(value_name = "RULES")]
     rules: Vec<String>,
+
+    #[command(flatten)]
+    kustomization: KustomizationArgs,
+
+    /// Revision of the git repository to compare with, instead of a cluster
+    #[arg(long, value_name = "REV", requires = "kustomize", conflicts_with = "all")]
+    base: Option<String>,
 
     #[command(flatten)]
     how: How,
@@ -90,32 +107,75 @@ struct Plan {
     next_runs: Vec<NextRun>,
     /// Rules that act on new objects only.
     waiting: Vec<RuleId>,
+    /// The fields that rules set in objects of a kustomization.
+    set_by_rules: Vec<(ObjectId, Vec<String>)>,
+}
+
+impl Plan {
+    /// The fields that rules set in an object of a kustomization.
+    fn set_by(&self, id: &ObjectId) -> Option<&[String]> {
+        let found = self.set_by_rules.iter().find(|(known, _)| known == id);
+        found.map(|(_, fields)| fields.as_slice())
+    }
 }
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let services = super::run::all(&args.how.allow_service);
-    plan(ui, global, &args.rules, args.how.all, &services, &args.how.plan)
+    if let Some(base) = &args.base {
+        ui.has_formats_of("plan")?;
+        let kustomization = &args.kustomization;
+        let (plan, has_errors) =
+            against_revision(ui, global, &args.rules, &services, kustomization, base)?;
+        return finish(ui, plan, &args.how.plan, has_errors);
+    }
+    let task = PlanTask {
+        rules: &args.rules,
+        all: args.how.all,
+        services: &services,
+        kustomization: Some(&args.kustomization).filter(|it| it.kustomize.is_some()),
+    };
+    plan(ui, global, &task, &args.how.plan)
+}
+
+/// What is planned.
+pub(super) struct PlanTask<'t> {
+    pub(super) rules: &'t [String],
+    /// Rules act on existing objects, too.
+    pub(super) all: bool,
+    pub(super) services: &'t HostAllowlist,
+    /// What is applied besides.
+    pub(super) kustomization: Option<&'t KustomizationArgs>,
 }
 
 /// Makes a plan for these rules, and shows it.
 pub(super) fn plan(
     ui: &Ui,
     global: &Global,
-    rules: &[String],
-    all: bool,
-    services: &HostAllowlist,
+    task: &PlanTask<'_>,
     args: &PlanArgs,
 ) -> CommandResult {
+    let PlanTask { rules, all, services, kustomization } = *task;
     ui.has_formats_of("plan")?;
     let documents = read_all(rules, global)?;
     if !rules.is_empty() && !documents.iter().any(is_policy) {
         return Err(Diagnostic::error(format!("there is no policy in {}", rules.join(", "))).into());
     }
-    let reader = args.connection.reader()?;
-    let kinds = more_kinds(reader.kinds().clone(), &documents)?;
+    let reader = args.connection.reader().map_err(|problem| match kustomization {
+        Some(_) => problem.hint("--base compares with a revision of the repository instead"),
+        None => problem,
+    })?;
+    let built = match kustomization {
+        Some(KustomizationArgs { kustomize: Some(directory), build }) => {
+            built_documents(ui, global, directory, build, &ChartLookup(&reader))?
+        }
+        _ => Vec::new(),
+    };
+    let kinds = more_kinds(reader.kinds().clone(), documents.iter().chain(&built))?;
     let around = around(&reader, &args.engine_namespace, services)?;
     let mut compiled = if rules.is_empty() {
-        stored_rules(ui, &reader, &around.settings, Severity::Warning)?
+        let stored = stored_rules(ui, &reader, &around.settings, Severity::Warning)?;
+        remark_not_run(ui, &stored);
+        stored
     } else {
         let mut compiled = compile_rules(ui, Host::Cluster, &documents, &[], &kinds);
         for exception in compiled.exceptions.iter_mut().filter(|it| !it.name.contains('/')) {
@@ -134,6 +194,9 @@ pub(super) fn plan(
     compiled.policies.retain(|policy| !refused.iter().any(|(id, _)| is_named(policy, id)));
     let set = rule_set(&compiled);
     let admission = AdmissionSimulation::new(&compiled, &reader, &kinds, &around);
+    let log = AdmissionLog::default();
+    let user = if built.is_empty() { None } else { reader.user() };
+    let objects = to_apply(ui, &reader, &kinds, built)?;
     let play = PlanInput {
         kinds: &kinds,
         policies,
@@ -142,18 +205,35 @@ pub(super) fn plan(
         namespace: &args.engine_namespace,
         around: &around,
         admit: &|old, object| admission.admit(old, object),
+        applied: Applied {
+            objects,
+            admit: &|old, object| log.admit(&admission, user.as_ref(), old, &object),
+        },
     };
     let mut now = kiln_runtime::plan(&reader, play);
+    let set_by_rules = log.name_rules(&mut now);
     now.undone.splice(0..0, refused.into_iter().map(|(_, undone)| undone));
     let waits = |rule: &kiln_rules::Rule| {
         !all && !rule.lifecycle.existing && matches!(rule.program, Program::Generate(_))
     };
-    let mut plan = Plan {
+    // Of a kustomization, users want to know what becomes of its objects.
+    let whole = kustomization.is_none();
+    let waiting = set.rules().filter(|rule| whole && waits(rule)).map(|rule| rule.id.clone());
+    let plan = Plan {
         now,
-        next_write: next_write::all(&admission, &set)?,
-        next_runs: cleanup::all(&reader, &set, &kinds, &around),
-        waiting: set.rules().filter(|rule| waits(rule)).map(|rule| rule.id.clone()).collect(),
+        next_write: if whole { next_write::all(&admission, &set)? } else { Vec::new() },
+        next_runs: match whole {
+            true => cleanup::all(&reader, &set, &kinds, &around),
+            false => Vec::new(),
+        },
+        waiting: waiting.collect(),
+        set_by_rules,
     };
+    finish(ui, plan, args, compiled.has_errors())
+}
+
+/// Shows a plan.
+fn finish(ui: &Ui, mut plan: Plan, args: &PlanArgs, has_errors: bool) -> CommandResult {
     secrets::hide(&mut plan);
     let shown = match (args.brief, args.full) {
         (true, _) => show::Shown::Names,
@@ -161,15 +241,40 @@ pub(super) fn plan(
         _ => show::Shown::Content,
     };
     show::plan(ui, shown, &plan)?;
-    if compiled.has_errors() {
+    if has_errors {
         // What is wrong has been shown already.
         return Err(Failure::BadInput(Vec::new()));
     }
-    let is_quiet =
-        plan.now.changes.is_empty() && plan.now.undone.is_empty() && plan.next_write.is_empty();
+    let is_quiet = plan.now.changes.is_empty()
+        && plan.now.undone.is_empty()
+        && plan.now.denied.is_empty()
+        && plan.next_write.is_empty();
     let is_quiet = is_quiet
         && plan.next_runs.iter().all(|run| run.deletes.is_empty() && run.failed.is_empty());
     Ok(if is_quiet { CommandOutcome::Done } else { CommandOutcome::Negative })
+}
+
+/// Says in one line which rules of stored policies are not run, so that a plan without them is not taken for all of it.
+fn remark_not_run(ui: &Ui, stored: &Compiled) {
+    const SHOWN: usize = 5;
+    let words: Vec<String> = stored
+        .not_run
+        .iter()
+        .map(|not_run| match &not_run.rule {
+            Some(rule) => format!("{}/{rule} ({})", not_run.policy, not_run.operation()),
+            None => format!("{} ({})", not_run.policy, not_run.operation()),
+        })
+        .collect();
+    if words.is_empty() {
+        return;
+    }
+    let more = match words.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let shown = words.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let said = format!("not run by Kiln, and not part of this plan: {shown}{more}");
+    ui.problem(&Diagnostic::new(Severity::Note, said).hint("`kiln doctor` says what to do"));
 }
 
 /// Says which of the given exceptions would not hold in the cluster.

@@ -21,6 +21,7 @@ pub(super) fn plan(ui: &Ui, shown: Shown, plan: &Plan) -> io::Result<()> {
         Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(plan)))?,
         Format::Yaml => out.write_all(emit(&as_value(plan)).as_bytes())?,
         Format::Table => rows(&mut out, plan)?,
+        Format::Markdown => super::markdown::markdown(&mut out, shown, plan)?,
         _ => text(&mut out, shown, plan)?,
     }
     out.flush()
@@ -51,7 +52,7 @@ pub(in crate::commands) fn by(rules: &[RuleId]) -> String {
 }
 
 /// An object by its name.
-fn named(id: &ObjectId) -> String {
+pub(super) fn named(id: &ObjectId) -> String {
     plain(&id.to_string())
 }
 
@@ -62,6 +63,14 @@ fn text(out: &mut impl Paint, shown: Shown, plan: &Plan) -> io::Result<()> {
         writeln!(out, " {}{by}", named(&planned.target))?;
         let (before, after) = (planned.before.as_ref(), planned.after.as_ref());
         write_difference(out, shown, &planned.target, before, after)?;
+        if let Some(fields) = plan.set_by(&planned.target) {
+            out.paint(Style::Faint, &plain(&format!("(rules set {})", fields.join(", "))))?;
+            writeln!(out)?;
+        }
+    }
+    for denied in &plan.now.denied {
+        out.result("deny")?;
+        writeln!(out, " {}{}: {}", named(&denied.target), by(&denied.rules), plain(&denied.why))?;
     }
     if !plan.next_write.is_empty() {
         writeln!(out, "on their next write:")?;
@@ -138,7 +147,7 @@ fn write_difference(
 }
 
 /// How many changes of each kind.
-fn counts(plan: &Plan) -> [(&'static str, usize); 7] {
+fn counts(plan: &Plan) -> [(&'static str, usize); 8] {
     let count = |word: &str| plan.now.changes.iter().filter(|p| p.action() == word).count();
     let refused = plan.next_write.iter().filter(|write| write.refused.is_some()).count();
     let unjudged: usize = plan.next_runs.iter().map(|run| run.failed.len()).sum();
@@ -146,6 +155,7 @@ fn counts(plan: &Plan) -> [(&'static str, usize); 7] {
         ("create", count("create")),
         ("change", count("change")),
         ("delete", count("delete")),
+        ("deny", plan.now.denied.len()),
         ("changeOnNextWrite", plan.next_write.len() - refused),
         ("refuseOnNextWrite", refused),
         ("deleteOnSchedule", plan.next_runs.iter().map(|run| run.deletes.len()).sum()),
@@ -153,14 +163,15 @@ fn counts(plan: &Plan) -> [(&'static str, usize); 7] {
     ]
 }
 
-fn summary(plan: &Plan) -> String {
-    let [create, change, delete, next, refuse, scheduled, undone] =
+pub(super) fn summary(plan: &Plan) -> String {
+    let [create, change, delete, deny, next, refuse, scheduled, undone] =
         counts(plan).map(|(_, count)| count);
-    if create + change + delete + next + refuse + scheduled + undone == 0 {
+    if create + change + delete + deny + next + refuse + scheduled + undone == 0 {
         return "nothing would change".to_owned();
     }
     let mut text = format!("{create} to create, {change} to change, {delete} to delete");
     for (count, one, many) in [
+        (deny, "object is denied", "objects are denied"),
         (next, "object changes on its next write", "objects change on their next write"),
         (refuse, "object is denied on its next write", "objects are denied on their next write"),
         (scheduled, "object is deleted on a schedule", "objects are deleted on a schedule"),
@@ -185,6 +196,11 @@ fn rows(out: &mut impl Paint, plan: &Plan) -> io::Result<()> {
         .changes
         .iter()
         .map(|planned| row(planned.action(), &planned.target.to_string(), &planned.rules, ""));
+    let denied = plan
+        .now
+        .denied
+        .iter()
+        .map(|denied| row("deny", &denied.target.to_string(), &denied.rules, &denied.why));
     let later = plan.next_write.iter().map(|write| {
         let action = if write.refused.is_some() { "deny later" } else { "change later" };
         let why = write.refused.as_deref().unwrap_or_default();
@@ -202,7 +218,7 @@ fn rows(out: &mut impl Paint, plan: &Plan) -> io::Result<()> {
         deletes.chain(failed).collect::<Vec<_>>()
     });
     let header = ["ACTION", "OBJECT", "POLICY", "RULE", "WHY"];
-    table(out, &header, now.chain(later).chain(scheduled).chain(undone))?;
+    table(out, &header, now.chain(denied).chain(later).chain(scheduled).chain(undone))?;
     writeln!(out, "\n{}", summary(plan))
 }
 
@@ -213,18 +229,22 @@ fn rule_value(id: &RuleId) -> Value {
     ]))
 }
 
-fn change_value(planned: &Planned) -> Value {
-    let mut fields = Map::from_iter([
+fn change_value(plan: &Plan, planned: &Planned) -> Value {
+    let mut map = Map::from_iter([
         ("action", Value::from(planned.action())),
         ("object", Value::from(planned.target.to_string())),
     ]);
-    fields.insert("by", planned.rules.iter().map(rule_value).collect::<Value>());
+    map.insert("by", planned.rules.iter().map(rule_value).collect::<Value>());
+    if let Some(fields) = plan.set_by(&planned.target) {
+        let fields: Value = fields.iter().map(String::as_str).collect();
+        map.insert("setByRules", fields);
+    }
     for (name, object) in [("before", &planned.before), ("after", &planned.after)] {
         if let Some(object) = object {
-            fields.insert(name, object.clone());
+            map.insert(name, object.clone());
         }
     }
-    Value::from(fields)
+    Value::from(map)
 }
 
 fn write_value(write: &NextWrite) -> Value {
@@ -263,7 +283,15 @@ fn run_value(run: &NextRun) -> Value {
 }
 
 fn as_value(plan: &Plan) -> Value {
-    let changes: Value = plan.now.changes.iter().map(change_value).collect();
+    let changes = plan.now.changes.iter().map(|planned| change_value(plan, planned));
+    let changes: Value = changes.collect();
+    let denied = plan.now.denied.iter().map(|denied| {
+        Value::from(Map::from_iter([
+            ("object", Value::from(denied.target.to_string())),
+            ("by", denied.rules.iter().map(rule_value).collect()),
+            ("why", Value::from(denied.why.as_str())),
+        ]))
+    });
     let next: Value = plan.next_write.iter().map(write_value).collect();
     let undone: Value = plan
         .now
@@ -279,6 +307,7 @@ fn as_value(plan: &Plan) -> Value {
     let summary = Map::from_iter(counts(plan).map(|(name, count)| (name, count)));
     Value::from(Map::from_iter([
         ("changes", changes),
+        ("denied", denied.collect()),
         ("nextWrite", next),
         ("nextRuns", plan.next_runs.iter().map(run_value).collect()),
         ("notDone", undone),
@@ -310,6 +339,7 @@ mod tests {
             next_write: vec![refused],
             next_runs: Vec::new(),
             waiting: Vec::new(),
+            set_by_rules: Vec::new(),
         };
         let (mut lines, mut table) = (Vec::new(), Vec::new());
         text(&mut lines, Shown::Names, &plan).unwrap();

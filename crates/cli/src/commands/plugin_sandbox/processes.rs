@@ -49,8 +49,8 @@ pub(super) fn lead(args: &Args, rest_is_read_only: bool) -> Result<u8, String> {
     // The plugin is asked to end by the same signal, and its end is waited for.
     let asked_to_end = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGTERM, asked_to_end).map_err(failed)?;
-    let nobody_writes = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGCONT, Arc::clone(&nobody_writes)).map_err(failed)?;
+    let output_ended = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGCONT, Arc::clone(&output_ended)).map_err(failed)?;
 
     let (reports, report) = pipe2(OFlag::O_CLOEXEC).map_err(|error| failed(error.into()))?;
     fcntl(report.as_fd(), FcntlArg::F_SETFD(FdFlag::empty()))
@@ -64,7 +64,7 @@ pub(super) fn lead(args: &Args, rest_is_read_only: bool) -> Result<u8, String> {
     let end = lines.find_map(|line| read(&line));
     // What the plugin left running may still write; the build says when none does.
     let mut nap = Duration::from_micros(50);
-    while end.is_some() && !nobody_writes.load(Ordering::Relaxed) && !has_ended(&mut first) {
+    while end.is_some() && !output_ended.load(Ordering::Relaxed) && !has_ended(&mut first) {
         thread::sleep(nap);
         nap = (nap * 2).min(LONGEST_NAP);
     }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_apiserver::{Authorization, Request};
 use kiln_diagnostic::Diagnostic;
-use kiln_object::Gvk;
+use kiln_object::{EngineNames, Gvk};
 use kiln_sandbox::{Options, Sandbox};
 use kiln_suites::chainsaw::{ApiResponse, TestCluster, TestClusters, Waited};
 use kiln_value::{Value, json};
@@ -24,8 +23,8 @@ const LOOK: Duration = Duration::from_millis(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// API groups of policies.
-const OF_POLICIES: [&str; 3] =
-    ["/apis/kyverno.io/", "/apis/policies.kyverno.io/", "/apis/api.kubemod.io/"];
+const OF_POLICIES: [&str; 4] =
+    ["/apis/kyverno.io/", "/apis/policies.kyverno.io/", "/apis/kiln.dev/", "/apis/api.kubemod.io/"];
 
 /// Sandboxes, as many as there are tests.
 pub(super) struct Sandboxes<'d> {
@@ -86,8 +85,8 @@ async fn checks_policies(sandbox: &Sandbox) {
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
         sandbox.send(Request::new("GET", &path)).status == 200
     };
-    let about_policies = || CONFIGURATIONS.iter().filter(|(_, name)| name.contains("-policy-"));
-    while !about_policies().all(|(kind, name)| is_registered(kind, name))
+    let [_, _, checks, signs] = EngineNames::default().webhook_configurations();
+    while !(is_registered(checks.0, &checks.1) && is_registered(signs.0, &signs.1))
         && began.elapsed() < PATIENCE
     {
         tokio::time::sleep(LOOK).await;
@@ -99,7 +98,7 @@ fn is_policy(answer: &ApiResponse) -> bool {
     let kind = Gvk::of(&answer.value);
     kind.is_some_and(|kind| {
         use kiln_runtime::policy_store::{cleanup_kinds, policy_kinds};
-        let mut known = policy_kinds().into_iter().chain(cleanup_kinds());
+        let mut known = policy_kinds(true).into_iter().chain(cleanup_kinds(true));
         known.any(|known| known.group == kind.group && known.kind == kind.kind)
     })
 }
@@ -170,7 +169,7 @@ impl TestCluster for Cluster<'_> {
 impl Cluster<'_> {
     /// The revision at which the engine last said that it lives, which says nothing about rules.
     fn lease_version(&self) -> u64 {
-        let lease = kiln_runtime::lease_id("kyverno");
+        let lease = kiln_runtime::lease_id("kyverno", &EngineNames::default());
         let (version, namespace, name) = (lease.gvk.api_version(), lease.namespace, lease.name);
         let path = format!("/apis/{version}/namespaces/{namespace}/leases/{name}");
         let found = self.send("GET", &path, "", None).value;

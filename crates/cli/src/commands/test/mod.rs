@@ -10,7 +10,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_services::{HostAllowlist, Services};
+use kiln_engine::HostAllowlist;
+use kiln_services::Services;
 use kiln_suites::{Files, Options, Report, Selector, Suite};
 use kiln_yaml::{Document, ReadOptions};
 

@@ -23,10 +23,6 @@ const NAME: &str = "in-sandbox";
 pub(crate) struct Args {
     /// The process of the sandbox
     #[arg(long, value_name = "PID")]
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(dead_code, reason = "only Linux says who the parent is")
-    )]
     sandbox: i32,
 
     /// The command and its arguments

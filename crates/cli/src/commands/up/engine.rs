@@ -7,11 +7,10 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kiln_admission::webhooks::CONFIGURATIONS;
 use kiln_apiserver::Request;
 use kiln_diagnostic::Diagnostic;
-use kiln_install::{Grant, Permissions};
-use kiln_object::{ObjectId, metadata};
+use kiln_install::{Crds, Grant, Permissions};
+use kiln_object::{EngineNames, ObjectId, metadata};
 use kiln_runtime::{ActivityState, AppState, CARRIES};
 use kiln_sandbox::Sandbox;
 use kiln_value::Value;
@@ -58,6 +57,7 @@ impl SandboxEngine {
     ) -> Result<(Self, oneshot::Receiver<AppState>), Failure> {
         for object in kiln_install::manifests(&kiln_install::Options {
             workload: false,
+            crds: Crds { own_group: true, ..Crds::default() },
             permissions: Permissions { grant: Grant::Standard, ..Permissions::default() },
             exception_namespaces: exceptions.map(kiln_install::words),
             ..kiln_install::Options::default()
@@ -175,7 +175,7 @@ impl View {
         let kinds = self.shared.kinds.borrow().clone();
         let mut stored = Vec::new();
         use kiln_runtime::policy_store::{cleanup_kinds, policy_kinds};
-        for gvk in policy_kinds().into_iter().chain(cleanup_kinds()) {
+        for gvk in policy_kinds(true).into_iter().chain(cleanup_kinds(true)) {
             let Some(kind) = kinds.get(&gvk) else { continue };
             let path = format!("/apis/{}/{}", gvk.api_version(), kind.plural());
             let list = sandbox.send(Request::new("GET", &path)).value();
@@ -206,7 +206,7 @@ impl View {
         });
         let Some(known) = known else { return State::Unknown };
         if let Err(why) = &known.compiled {
-            return State::Broken(why.clone());
+            return State::Broken(why.to_string());
         }
         let unserved = known.compiled.as_ref().map(|sound| {
             let kinds = self.shared.kinds.borrow();
@@ -263,7 +263,7 @@ fn generation(object: &Value) -> i64 {
 ///
 /// Beside a bare sandbox an engine may run on its own: what answers stays.
 pub(super) fn forget_killed(sandbox: &Sandbox, bare: bool) {
-    for (kind, name) in CONFIGURATIONS {
+    for (kind, name) in EngineNames::default().webhook_configurations() {
         let plural = format!("{}s", kind.to_lowercase());
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
         let found = sandbox.send(Request::new("GET", &path));
@@ -272,7 +272,7 @@ pub(super) fn forget_killed(sandbox: &Sandbox, bare: bool) {
         }
     }
     if !bare {
-        let lease = kiln_runtime::lease_id("kyverno");
+        let lease = kiln_runtime::lease_id("kyverno", &EngineNames::default());
         let path = format!(
             "/apis/{}/namespaces/{}/leases/{}",
             lease.gvk.api_version(),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, SourceLocation};
 use kiln_dialects::{Host, is_not_run};
+use kiln_object::policy_kinds::is_policy_group;
 use kiln_object::{Gvk, Kinds, ObjectId, identity, list, metadata};
 use kiln_sandbox::Refusal;
 use kiln_value::{Path, Value};
@@ -63,7 +64,8 @@ impl Item {
 
     fn hint(&self, why: &Refusal, namespace: &str) -> Option<String> {
         let api_version = self.object.str_at(["apiVersion"]).unwrap_or_default();
-        let of_engine = api_version.contains("kyverno.io") || api_version.contains("kubemod.io");
+        let group = api_version.split('/').next().unwrap_or_default();
+        let of_engine = is_policy_group(group) || group == "api.kubemod.io";
         match why.reason.as_str() {
             "NotServed" if of_engine => {
                 Some("--bare leaves out the engine and its kinds".to_owned())
@@ -132,7 +134,8 @@ impl Given {
         let rules = read_all(rules, global)?;
         let resources = read_all(resources, global)?;
         let mut kinds = Kinds::builtin();
-        for definition in kiln_install::definitions() {
+        let own = kiln_install::own_definitions();
+        for definition in kiln_install::definitions().into_iter().chain(own) {
             // Definitions of our own.
             kinds = kinds.clone().with_crd(&definition).unwrap_or(kinds);
         }

@@ -230,6 +230,8 @@ const PAGES: &[Page] = &[
         tables: &[
             &kustomize::GENERATOR_ARGS,
             &kustomize::GENERATOR_OPTIONS,
+            &kustomize::CHART_RESOURCE,
+            &kustomize::CHART_RESOURCE_ARGUMENTS,
             &kustomize::HELM_CHART,
             &kustomize::HELM_GLOBALS,
             &kustomize::HELM_CHART_ARGS,

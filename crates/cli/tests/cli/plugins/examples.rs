@@ -47,8 +47,8 @@ fn check(file: &Path, now: &str) {
 }
 
 #[test]
-fn the_three_stories_are_built_in_both_languages() {
-    for example in ["chart", "app", "defaults"] {
+fn both_stories_of_plugins_are_built_in_both_languages() {
+    for example in ["app", "defaults"] {
         for language in languages() {
             for flags in [&[][..], &["--check-plugins"]] {
                 let output = build(example, language, flags);
@@ -63,6 +63,20 @@ fn the_three_stories_are_built_in_both_languages() {
             }
         }
     }
+}
+
+#[test]
+fn the_story_of_the_chart_needs_no_plugin_and_no_flag() {
+    let example = project_root().join("examples/charts/chart-resource");
+    let output = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .arg("build")
+        .arg(&example)
+        .env("NO_COLOR", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
+    check(&example.join("expected.yaml"), &String::from_utf8(output.stdout).unwrap());
 }
 
 #[test]

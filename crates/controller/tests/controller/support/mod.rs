@@ -2,33 +2,35 @@
 // Each test uses a part of it, and writes values in place.
 #![allow(dead_code, unreachable_pub, clippy::needless_pass_by_value)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use kiln_cluster::{Call, Memory, Reason};
-use kiln_controller::{ClaimKey, ClaimKeys, Compile, Controller, ObservedRequest, Settings};
-use kiln_engine::User;
-use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
+use kiln_cluster::{Call, Reason};
+use kiln_controller::{ClaimKey, ClaimKeys, Controller, PolicySnapshot, Settings, StoredPolicy};
+use kiln_engine::{ObservedRequest, User};
+use kiln_object::{Change, Gvk, Kinds, ObjectId, Selector, metadata};
 use kiln_rules::{Operation, Policy};
-use kiln_value::{Value, json, value};
-use kiln_yaml::{ReadOptions, read_bytes};
+use kiln_testkit::memory::Memory;
+use kiln_value::{Value, value};
+use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 /// Compiles Kyverno's policies, those in CEL as well.
 pub struct Kyverno;
 
-impl Compile for Kyverno {
-    fn kinds(&self) -> Vec<Gvk> {
+impl Kyverno {
+    pub fn kinds(&self) -> Vec<Gvk> {
         let mut kinds: Vec<Gvk> =
             ["ClusterPolicy", "Policy"].map(|kind| Gvk::new("kyverno.io/v1", kind)).into();
         let cel = ["GeneratingPolicy", "NamespacedGeneratingPolicy", "MutatingPolicy"];
         kinds.extend(cel.map(|kind| Gvk::new("policies.kyverno.io/v1", kind)));
+        let own = ["ClusterPolicy", "GeneratingPolicy"];
+        kinds.extend(own.map(|kind| Gvk::new("kiln.dev/v1", kind)));
         kinds
     }
 
-    fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
-        let text = json::to_string(policy);
-        let documents = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes())
-            .map_err(|error| error.to_string())?;
-        let compiled = kiln_dialects::compile(&documents, kinds);
+    pub fn compile(&self, policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, String> {
+        let document = Document::from_value("policy", policy.clone(), ReadOptions::kubernetes());
+        let compiled = kiln_dialects::compile([&document], kinds);
         let problems = || compiled.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
         compiled.policies.first().cloned().ok_or_else(|| problems().join("; "))
     }
@@ -41,6 +43,10 @@ pub struct World {
     pub now: u64,
     pub user: String,
     pub settings: Settings,
+    /// The policies that are stored, compiled once for each version, as a host keeps them for all its processes.
+    stored: BTreeMap<ObjectId, StoredPolicy>,
+    /// Policies were told up to this revision.
+    told_upto: u64,
     /// Everything the controller asked for, since the last [`World::forget_calls`].
     pub calls: Vec<Call>,
 }
@@ -67,6 +73,8 @@ impl World {
             ("kyverno.io", "UpdateRequest", "updaterequests", "Namespaced", "v2"),
             ("policies.kyverno.io", "GeneratingPolicy", "generatingpolicies", "Cluster", "v1"),
             ("policies.kyverno.io", "MutatingPolicy", "mutatingpolicies", "Cluster", "v1"),
+            ("kiln.dev", "ClusterPolicy", "clusterpolicies", "Cluster", "v1"),
+            ("kiln.dev", "GeneratingPolicy", "generatingpolicies", "Cluster", "v1"),
             (
                 "policies.kyverno.io",
                 "NamespacedGeneratingPolicy",
@@ -78,10 +86,11 @@ impl World {
             memory.create(definition(group, version, scope, kind, plural)).unwrap();
         }
         let settings = Settings { claim_keys: claim_keys(7), ..Settings::default() };
-        let controller =
-            Controller::new(settings.clone(), memory.kinds().clone(), Box::new(Kyverno));
+        let controller = Controller::new(settings.clone(), memory.kinds().clone());
         let user = settings.user.to_string();
-        World { memory, controller, now: 1_000_000, user, settings, calls: Vec::new() }
+        let (stored, calls) = (BTreeMap::new(), Vec::new());
+        let now = 1_000_000;
+        World { memory, controller, now, user, settings, stored, told_upto: 0, calls }
     }
 
     /// The same cluster with the kinds of reports.
@@ -100,12 +109,56 @@ impl World {
 
     /// A new process that knows nothing.
     pub fn restart(&mut self) {
-        self.controller =
-            Controller::new(self.settings.clone(), self.memory.kinds().clone(), Box::new(Kyverno));
+        self.controller = Controller::new(self.settings.clone(), self.memory.kinds().clone());
+    }
+
+    /// Says which policies are stored.
+    fn tell_policies(&mut self) {
+        let all = Selector::everything();
+        let mut before = std::mem::take(&mut self.stored);
+        for kind in Kyverno.kinds() {
+            let listed = self.memory.list(&kind, None, &all, None, None);
+            for object in listed.map(|listing| listing.objects).unwrap_or_default() {
+                let id = ObjectId::of(&object).unwrap();
+                let version = metadata::resource_version(&object).map(str::to_owned);
+                let known = before.remove(&id).filter(|known| {
+                    metadata::resource_version(&known.object) == version.as_deref()
+                });
+                let stored = known.unwrap_or_else(|| StoredPolicy {
+                    id: id.clone(),
+                    compiled: Kyverno.compile(&object, self.memory.kinds()),
+                    object,
+                });
+                self.stored.insert(id, stored);
+            }
+        }
+        let snapshot = PolicySnapshot {
+            stored: self.stored.values().cloned().collect(),
+            ended: self.ended_policies(),
+            ..PolicySnapshot::default()
+        };
+        self.controller.set_policies(snapshot, self.now);
+    }
+
+    /// The policies that were deleted since this was last asked, as they were last.
+    fn ended_policies(&mut self) -> Vec<StoredPolicy> {
+        let after = std::mem::replace(&mut self.told_upto, self.memory.revision());
+        let mut ended = Vec::new();
+        for kind in Kyverno.kinds() {
+            // What a server has forgotten is not told.
+            let events = self.memory.changes(&kind, after, usize::MAX).unwrap_or_default();
+            for event in events.into_iter().filter(|event| event.change == Change::Deleted) {
+                let id = ObjectId::of(&event.object).unwrap();
+                let compiled = Kyverno.compile(&event.object, self.memory.kinds());
+                ended.push(StoredPolicy { id, object: event.object, compiled });
+            }
+        }
+        ended
     }
 
     /// Lets watches tell what happened.
     pub fn deliver(&mut self) {
+        self.tell_policies();
         for (gvk, after) in self.controller.watches() {
             match self.memory.watch(&self.user, &gvk, after, 1_000) {
                 Ok((events, upto)) => {
@@ -220,7 +273,9 @@ impl World {
 
     /// Writes a hint down, as a process does that only answers requests.
     pub fn carry(&mut self, hint: &ObservedRequest) {
-        self.memory.create(hint.to_request("kyverno", &[], "1")).unwrap();
+        self.memory
+            .create(hint.to_request(&Settings::default().update_requests, "kyverno", &[], "1"))
+            .unwrap();
     }
 
     /// How many hints are written down.

@@ -1,11 +1,13 @@
-//! Charts, rendered in the process: no program is started, nothing is fetched.
+//! Charts, rendered in the process: no program is started.
 
-use kiln_chart::{HelmVersion, KubeVersion, NoAmbientSources, NoLookup, Release, SeededSources};
+use kiln_chart::{HelmVersion, KubeVersion, NoAmbientSources, Release, SeededSources};
 use kiln_diagnostic::Diagnostic;
+use kiln_value::Value;
 
-use super::Chart;
+use super::{Chart, merged};
 use crate::build::session::Session;
 use crate::error::{Error, Result};
+use crate::host::ChartSource;
 use crate::load::chart_directory::ChartDirectory;
 use crate::load::loader::LoadRestrictions;
 use crate::load::paths;
@@ -21,8 +23,12 @@ impl Chart {
     /// What `helm template` prints of the chart.
     pub(super) fn render(&self, helm: HelmVersion, session: &Session<'_>) -> Result<String> {
         let options = self.render_options(helm, session)?;
-        let chart = self.load(&options, session)?;
-        let values = kiln_chart::read_values("values", &self.values(session)?, helm);
+        let (chart, packaged) = self.load(&options, session)?;
+        let values = match packaged && self.chart.values_file.is_empty() {
+            true => self.values_over(&chart),
+            false => self.values(session)?,
+        };
+        let values = kiln_chart::read_values("values", &values, helm);
         let mut values = values.map_err(|error| failed(&error))?;
         for path in &self.chart.additional_values_files {
             let text = session.files.load(&self.root, path)?;
@@ -35,7 +41,7 @@ impl Chart {
             Some(seeded) => seeded,
             None => &NoAmbientSources,
         };
-        let rendered = kiln_chart::render_with(chart, &values, &options, sources, &NoLookup)
+        let rendered = kiln_chart::render_with(chart, &values, &options, sources, session.lookup)
             .map_err(|error| failed(&error))?;
         for warning in &rendered.warnings {
             session.warn(Diagnostic::warning(format!("chart {}: {warning}", self.chart.name)));
@@ -92,28 +98,58 @@ impl Chart {
         })
     }
 
-    /// The chart in its directory, or packaged beside it.
+    /// The values for a packaged chart, which is not unpacked for kustomize to read its own from.
+    fn values_over(&self, chart: &kiln_chart::Chart) -> Vec<u8> {
+        let inline = &self.chart.values_inline;
+        let own = Value::Map(chart.values().clone());
+        let values = match (inline, self.chart.values_merge.as_str()) {
+            (Value::Null, _) => own,
+            (inline, "replace") => inline.clone(),
+            (inline, "merge") => merged(inline, &own),
+            (inline, _) => merged(&own, inline),
+        };
+        kiln_yaml::emit(&values).into_bytes()
+    }
+
+    /// The chart in its directory, packaged beside it, or from where it is published. Whether it was packaged.
     fn load(
         &self,
         options: &kiln_chart::Options,
         session: &Session<'_>,
-    ) -> Result<kiln_chart::Chart> {
+    ) -> Result<(kiln_chart::Chart, bool)> {
         let directory = self.chart_directory();
         let system = session.files.system();
         if system.resolve(&directory).is_err() {
-            if let Some(package) = self.package(session) {
-                let package = session.files.load(&self.root, &package)?;
-                let chart = kiln_chart::Chart::load_package(&package, options);
-                return chart.map_err(|error| failed(&error));
-            }
-            self.pull(session)?;
+            let package = match self.package(session) {
+                Some(package) => session.files.load(&self.root, &package)?.to_vec(),
+                None => self.fetched(session)?,
+            };
+            let chart = kiln_chart::Chart::load_package(&package, options);
+            return chart.map(|chart| (chart, true)).map_err(|error| failed(&error));
         }
         let within = match self.root.restrictions() {
             LoadRestrictions::None => None,
             LoadRestrictions::RootOnly => Some(self.root.path()),
         };
         let files = ChartDirectory { files: system, path: &directory, within };
-        kiln_chart::Chart::load(&files, options).map_err(|error| failed(&error))
+        let chart = kiln_chart::Chart::load(&files, options);
+        chart.map(|chart| (chart, false)).map_err(|error| failed(&error))
+    }
+
+    /// The package from the repository or registry that the chart names.
+    fn fetched(&self, session: &Session<'_>) -> Result<Vec<u8>> {
+        self.check_repository()?;
+        let chart = &self.chart;
+        let source = ChartSource {
+            repository: &chart.repo,
+            name: &chart.name,
+            version: &chart.version,
+            devel: chart.devel,
+        };
+        session
+            .files
+            .chart(&source)
+            .map_err(|error| error.hint(format!("put the chart into {}", self.chart_directory())))
     }
 
     /// A packaged chart where its directory would be.

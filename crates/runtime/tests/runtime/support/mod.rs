@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_controller::ObservedRequest;
+use kiln_engine::ObservedRequest;
 use kiln_object::{Kinds, ObjectId};
 use kiln_runtime::events::Happened;
 use kiln_runtime::health::Health;
@@ -119,6 +119,7 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
         StoredPolicy {
             id: ObjectId::of(&object).unwrap(),
             object,
+            reconciled: compiled.clone(),
             compiled,
             not_run: Arc::default(),
         }

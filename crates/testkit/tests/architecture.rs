@@ -1,0 +1,146 @@
+//! What ARCHITECTURE.md says of the crates is held against what the crates are.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use kiln_testkit::project_root;
+
+/// The directories below `crates` in the order of the table in ARCHITECTURE.md.
+fn order() -> Vec<String> {
+    let text = fs::read_to_string(project_root().join("ARCHITECTURE.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `crates/"));
+    // Other tables name files below these.
+    let names = rows.filter_map(|row| row.split_once("` |")).map(|(name, _)| name);
+    names.filter(|name| !name.contains('/')).map(str::to_owned).collect()
+}
+
+/// Our own crates that a crate is built with; those of its tests alone do not count.
+fn dependencies(directory: &str) -> BTreeSet<String> {
+    let manifest = project_root().join("crates").join(directory).join("Cargo.toml");
+    let text = fs::read_to_string(manifest).unwrap();
+    let mut found = BTreeSet::new();
+    let mut counts = false;
+    for line in text.lines() {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            counts = section == "dependencies" || section.ends_with(".dependencies");
+        } else if let Some(rest) = line.strip_prefix("kiln-").filter(|_| counts) {
+            let end = rest.find(['.', ' ', '=']).unwrap_or(rest.len());
+            found.insert(rest[..end].to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_crate_depends_only_on_crates_above_it_in_the_table() {
+    let order = order();
+    let mut wrong = Vec::new();
+    for (at, name) in order.iter().enumerate() {
+        for dependency in dependencies(name) {
+            if !order[..at].contains(&dependency) {
+                wrong.push(format!("{name} depends on {dependency}, which is not above it"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(dependencies("cli").contains("runtime"), "manifests are read");
+}
+
+#[test]
+fn the_table_and_the_workspace_name_every_crate_in_one_order() {
+    let order = order();
+    let directories: BTreeSet<String> = fs::read_dir(project_root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(order.iter().cloned().collect::<BTreeSet<_>>(), directories);
+    let workspace = fs::read_to_string(project_root().join("Cargo.toml")).unwrap();
+    let listed: Vec<&str> = workspace
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("kiln-")?.split_once(" = { path").map(|(name, _)| name)
+        })
+        .collect();
+    // No crate is built with the binary.
+    let libraries: Vec<&String> = order.iter().filter(|name| *name != "cli").collect();
+    assert_eq!(listed, libraries);
+}
+
+/// What small crates must not grow into: each of these would make a light crate a heavy one.
+#[test]
+fn light_crates_stay_light() {
+    let reaches = |from: &str| {
+        let mut seen = BTreeSet::new();
+        let mut open = vec![from.to_owned()];
+        while let Some(name) = open.pop() {
+            for dependency in dependencies(&name) {
+                if seen.insert(dependency.clone()) {
+                    open.push(dependency);
+                }
+            }
+        }
+        seen
+    };
+    for (from, to, why) in [
+        ("apiserver", "engine", "an API server knows no rules"),
+        ("apiserver", "cluster", "it answers calls, it makes none"),
+        ("sandbox", "admission", "it serves an API server and knows no policies"),
+        ("admission", "services", "it does no I/O, and an HTTP client does"),
+        ("controller", "services", "it does no I/O, and an HTTP client does"),
+        ("controller", "dialects", "policies come to it compiled"),
+        ("certificates", "object", "certificates are no objects"),
+    ] {
+        assert!(!reaches(from).contains(to), "{from} must not depend on {to}: {why}");
+    }
+}
+
+/// The crates that get policies compiled. They must not look behind the compiled model.
+const AFTER_COMPILATION: [&str; 8] =
+    ["engine", "offline", "cleanup", "controller", "services", "admission", "reports", "runtime"];
+
+/// Where the name of a policy is read or written, or its text is shown: what a rule does depends on neither.
+const NAMES_AND_PLACES: [(&str, &str); 7] = [
+    ("engine/src/rule_set.rs", "policies keep the order of their names"),
+    ("engine/src/validate/deny.rs", "a failed condition is shown as it was written"),
+    ("controller/src/record.rs", "records hold names of policies"),
+    ("controller/src/decide.rs", "a policy that cannot be compiled is named as others of its kind"),
+    ("controller/src/reports.rs", "results in reports name their source"),
+    ("runtime/src/events.rs", "Events are about the object that a policy is stored as"),
+    ("runtime/src/reporter.rs", "results in reports name their source"),
+];
+
+#[test]
+fn nothing_after_compilation_reads_documents_or_asks_for_the_dialect() {
+    let mut found = Vec::new();
+    let mut read = 0;
+    for name in AFTER_COMPILATION {
+        let mut open = vec![project_root().join("crates").join(name).join("src")];
+        while let Some(path) = open.pop() {
+            if path.is_dir() {
+                open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+                continue;
+            }
+            let shown = path.strip_prefix(project_root().join("crates")).unwrap();
+            let shown = shown.to_str().unwrap().replace('\\', "/");
+            if shown.contains("tests") || NAMES_AND_PLACES.iter().any(|(file, _)| *file == shown) {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let production = text.split("#[cfg(test)]").next().unwrap_or_default();
+            read += 1;
+            for (at, line) in production.lines().enumerate() {
+                let asks = ["origin.document()", ".dialect", "Dialect::"];
+                if asks.iter().any(|word| line.contains(word)) {
+                    found.push(format!("{shown}:{}: {}", at + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert!(read > 100, "the sources are read: {read}");
+    assert!(
+        found.is_empty(),
+        "put what is asked for into kiln_rules (Delivery, Lifecycle, …) and let the compilers fill it:\n{}",
+        found.join("\n")
+    );
+}
