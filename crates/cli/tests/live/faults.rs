@@ -479,6 +479,7 @@ fn a_storm_of_conflicts_over_one_field() {
     };
     let done = AtomicBool::new(false);
     let edits = AtomicUsize::new(0);
+    let mut was_shown = false;
     thread::scope(|scope| {
         let (plane, done, edits) = (&*cluster, &done, &edits);
         scope.spawn(move || {
@@ -492,9 +493,12 @@ fn a_storm_of_conflicts_over_one_field() {
         });
         let begin = Instant::now();
         let least = Duration::from_secs(if long() { 60 } else { 12 });
-        // On a busy machine it takes longer until there were enough of them.
-        let is_enough = || is_shown() && edits.load(Ordering::Relaxed) > 10;
-        while begin.elapsed() < least || (!is_enough() && begin.elapsed() < PATIENCE) {
+        // On a busy machine it takes longer until there were enough of them. The message comes and goes: between two
+        // pauses the drift is reverted, and until the next edit nothing is wrong.
+        while begin.elapsed() < least
+            || (!(was_shown && edits.load(Ordering::Relaxed) > 10) && begin.elapsed() < PATIENCE)
+        {
+            was_shown = was_shown || is_shown();
             sleep(Duration::from_millis(500));
         }
         done.store(true, Ordering::Relaxed);
@@ -506,7 +510,7 @@ fn a_storm_of_conflicts_over_one_field() {
         writes <= 25,
         "it is reverted a few times a minute, not each time: {writes} of {edits}"
     );
-    assert!(is_shown(), "and it is shown");
+    assert!(was_shown, "and it is shown");
     // When the storm is over, the drift is reverted for good.
     scene.ends_well(30);
     scene.clean_up();
