@@ -1,11 +1,9 @@
 //! `cargo xtask accept`: what the command line prints now is what it is expected to print.
 
-use std::process::Command;
-
 use anyhow::{Result, bail};
 
+use crate::cargo::cargo_with_lints;
 use crate::process::stream;
-use crate::root;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -17,13 +15,13 @@ pub(crate) struct Args {
 /// Whether everything that the command line shows could be written anew: transcripts, the examples, the documentation and the
 /// generated parts of the Helm chart.
 pub(crate) fn run(args: &Args) -> Result<bool> {
-    let mut command = Command::new("cargo");
+    let mut command = cargo_with_lints();
     command.args(["test", "--workspace", "--test", "cli", "--test", "chart", "--"]);
     match args.name.as_str() {
         "" => command.args(["transcripts::", "examples::", "documentation::", "current"]),
         name => command.arg(name),
     };
-    command.env("KILN_ACCEPT", "1").current_dir(root());
+    command.env("KILN_ACCEPT", "1");
     let finished = stream(&mut command)?;
     if finished
         .lines

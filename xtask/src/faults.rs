@@ -1,11 +1,9 @@
 //! `cargo xtask faults`: the long form of what is done to a running engine on a real control plane.
 
-use std::process::Command;
-
 use anyhow::Result;
 
+use crate::cargo::cargo_with_lints;
 use crate::process::stream;
-use crate::root;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -16,15 +14,12 @@ pub(crate) struct Args {
 
 /// Whether every scene ended well.
 pub(crate) fn run(args: &Args) -> Result<bool> {
-    let mut command = Command::new("cargo");
-    command.args(["test", "-p", "kiln", "--test", "live", "--"]);
+    let mut command = cargo_with_lints();
+    command.args(["test", "--workspace", "--test", "live", "--"]);
     match args.name.as_str() {
         "" => command.args(["faults::", "certificates::", "replicas::"]),
         name => command.arg(name),
     };
-    command
-        .args(["--nocapture", "--test-threads=1"])
-        .env("KILN_FAULTS", "long")
-        .current_dir(root());
+    command.args(["--nocapture", "--test-threads=1"]).env("KILN_FAULTS", "long");
     Ok(stream(&mut command)?.success)
 }

@@ -2,6 +2,7 @@
 
 mod accept;
 mod bench;
+mod cargo;
 mod chart;
 mod cluster;
 mod compare;

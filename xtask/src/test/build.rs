@@ -7,11 +7,8 @@ use serde_json::Value;
 
 use super::programs::Program;
 use super::{BUILD, Run};
+use crate::cargo::{LINTS, answers, cargo, cargo_with_lints};
 use crate::process::{Finished, collect, each_line};
-use crate::root;
-
-/// Clippy's driver is the compiler for the workspace, so that its lints cost no second compilation.
-const WRAPPER: (&str, &str) = ("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
 
 pub(super) fn formatting(run: &Run) -> Result<Finished> {
     if !answers("rustfmt") {
@@ -39,7 +36,7 @@ pub(super) fn build(run: &Run) -> Option<Built> {
         // Programs as they run and as their tests need them; `cargo test` would build the latter only.
         command.args(["build", "--workspace", "--all-targets"]);
         let mut lints = Finished::nothing();
-        if !answers(WRAPPER.1) {
+        if !answers(LINTS.1) {
             lints = run.sum().skip_stage(
                 "lints",
                 "Clippy is not there",
@@ -101,28 +98,4 @@ fn kiln(message: &Value) -> Option<String> {
 
 pub(super) fn documentation_tests() -> Result<Finished> {
     collect(cargo_with_lints().args(["test", "--workspace", "--doc", "--no-fail-fast"]))
-}
-
-/// The same compiler everywhere: another one would compile everything anew.
-fn cargo_with_lints() -> Command {
-    let mut command = cargo();
-    if answers(WRAPPER.1) {
-        command.env(WRAPPER.0, WRAPPER.1);
-    }
-    command
-}
-
-fn cargo() -> Command {
-    let mut command = Command::new("cargo");
-    command.current_dir(root());
-    // A checkout that is built once has nothing from what is kept for the next build.
-    if std::env::var_os("CI").is_some() {
-        command.env("CARGO_INCREMENTAL", "0");
-    }
-    command
-}
-
-/// Whether a program of the toolchain is installed: rustup has a stand-in for each that only fails.
-fn answers(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
