@@ -47,6 +47,14 @@ impl Revision {
         Ok(Revision { top, files })
     }
 
+    /// Whether a revision is that of the first commit, which is still to be made.
+    pub(crate) fn is_unborn(directory: &str, revision: &str) -> bool {
+        let directory = Path::new(directory);
+        revision == "HEAD"
+            && git(directory, &["rev-parse", "--is-inside-work-tree"]).is_ok()
+            && git(directory, &["rev-parse", "--verify", "--quiet", "HEAD"]).is_err()
+    }
+
     /// Where a path of the work tree is in the revision: none if the path is elsewhere on this machine.
     pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
         let absolute = Path::new(path).canonicalize().ok()?;

@@ -37,7 +37,7 @@ pub(crate) fn problems(document: &TextDocument, files: Option<&dyn FileSystem>) 
         }
         let mut shape = Shape {
             places: yaml.places(),
-            any_case: subject.is_kustomization,
+            any_case: kind.original == "kustomize",
             everywhere: (kind.original == "Chainsaw").then_some(&chainsaw::WITHOUT_EFFECT),
             found: Vec::new(),
         };

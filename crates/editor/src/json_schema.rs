@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_fields::{Field, FieldTable, FieldType, Kind, Support, chainsaw, kustomize};
+use kiln_fields::{Field, FieldTable, FieldType, Kind, Support, chainsaw};
 use kiln_value::{Map, Value, value};
 use kiln_yaml::{ReadOptions, read_bytes};
 
@@ -97,7 +97,7 @@ struct Printer {
 impl Printer {
     /// The fields of a whole document: those of its table, with its own kind and versions.
     fn document(&mut self, kind: &Kind) -> Value {
-        self.any_case = std::ptr::eq(kind.table, &raw const kustomize::KUSTOMIZATION);
+        self.any_case = kind.original == "kustomize";
         let is_chainsaw = std::ptr::eq(kind.table, &raw const chainsaw::TEST);
         self.everywhere = is_chainsaw.then_some(&chainsaw::WITHOUT_EFFECT);
         let mut properties = Map::new();

@@ -192,7 +192,7 @@ mod tests {
         let text = "---\na: 1\n---\nb: 2\n--- # c\nc: 3\n";
         let document = TextDocument::new("x", text);
         let parts: Vec<&str> = document.parts().into_iter().map(|part| &text[part]).collect();
-        assert_eq!(parts, ["", "a: 1\n", "b: 2\n", "c: 3\n"]);
+        assert_eq!(parts, ["a: 1\n", "b: 2\n", "c: 3\n"]);
         assert_eq!(&text[document.part_around(text.find("b:").unwrap())], "b: 2\n");
         for text in ["", "---", "---\n", "a\n---"] {
             assert!(!TextDocument::new("x", text).parts().is_empty());

@@ -17,9 +17,11 @@ pub fn tidy(name: &str, text: &str) -> Result<String, Diagnostic> {
     let before = values(&whole)?;
     let document = TextDocument::new(name, text);
     let mut tidied = String::new();
-    for part in document.parts() {
+    // Many begin with a marker, because their linter wants one.
+    let is_marked = text.starts_with("---\n");
+    for (number, part) in document.parts().into_iter().enumerate() {
         let part = &text[part];
-        if !tidied.is_empty() {
+        if number > 0 || is_marked {
             tidied.push_str("---\n");
         }
         if part.trim().is_empty() {
@@ -64,6 +66,7 @@ mod tests {
             tidied.contains("- 'x'") && tidied.contains("# foot") && tidied.contains("---\nz:")
         );
         assert_eq!(tidy("t", &tidied).unwrap(), tidied);
+        assert_eq!(tidy("t", "---\na:   1\n---\nb: 2\n").unwrap(), "---\na: 1\n---\nb: 2\n");
         assert!(tidy("t", "a: [").is_err());
         assert_eq!(tidy("t", "").unwrap(), "");
         assert_eq!(tidy("t", "# only\n").unwrap(), "# only\n");

@@ -21,10 +21,13 @@ fn manual_pages_are_written_for_every_command() {
 /// Each command as it may be typed, and the forms that its output has.
 const FORMS: &[(&[&str], &[&str])] = &[
     (&["adopt", "--plan", "--kubeconfig", "none"], &["text", "yaml", "json"]),
-    (&["apply", "r.yaml"], &["text", "table", "yaml", "json", "junit", "sarif"]),
-    (&["build"], &["text", "yaml", "json"]),
+    (
+        &["apply", "r.yaml"],
+        &["text", "table", "yaml", "json", "junit", "sarif", "github", "gitlab", "azure"],
+    ),
+    (&["build"], &["text", "yaml", "json", "sarif", "github", "gitlab", "azure"]),
     (&["cfg", "count", "nowhere"], &["text"]),
-    (&["check", "r.yaml"], &["text", "yaml", "json"]),
+    (&["check", "r.yaml"], &["text", "yaml", "json", "sarif", "github", "gitlab", "azure"]),
     (&["completion", "bash"], &["text"]),
     (&["create"], &["text", "json"]),
     (&["doctor", "--kubeconfig", "none"], &["text", "yaml", "json"]),
@@ -40,11 +43,15 @@ const FORMS: &[(&[&str], &[&str])] = &[
     (&["fn", "run", "nowhere"], &["text"]),
     (&["init", "--rule", "mutate"], &["text"]),
     (&["install"], &["text", "yaml", "json"]),
+    (&["krm"], &["text"]),
     (&["localize", "nowhere"], &["text", "json"]),
+    (&["lsp"], &["text"]),
     (&["man", "pages"], &["text"]),
+    (&["new", "policy", "p"], &["text"]),
     (&["plan", "--kubeconfig", "none"], &["text", "table", "yaml", "json"]),
+    (&["schema", "--list"], &["text"]),
     (&["run", "--kubeconfig", "none"], &["text", "json"]),
-    (&["test"], &["text", "table", "yaml", "json", "junit"]),
+    (&["test"], &["text", "table", "yaml", "json", "junit", "sarif", "github", "gitlab", "azure"]),
     (&["uninstall", "--kubeconfig", "none"], &["text"]),
     (&["up", "--limits"], &["text"]),
     (&["version"], &["text", "yaml", "json"]),
@@ -53,7 +60,8 @@ const FORMS: &[(&[&str], &[&str])] = &[
 #[test]
 fn a_form_of_output_that_a_command_lacks_is_wrong_usage() {
     for (command, forms) in FORMS {
-        for form in ["text", "table", "yaml", "json", "junit", "sarif"] {
+        for form in ["text", "table", "yaml", "json", "junit", "sarif", "github", "gitlab", "azure"]
+        {
             let run = kiln(&[*command, &["--format", form]].concat());
             let said = format!("invalid value '{form}' for '--format <FORMAT>'");
             // In front of the command, clap does not know yet which formats it has.

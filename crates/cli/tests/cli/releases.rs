@@ -150,6 +150,9 @@ fn output_is_compared_with_a_revision() {
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     };
     git(&["init", "--quiet"]);
+    let first = folder.kiln(&["build", "--diff", "HEAD"]);
+    assert_eq!(first.code, 0, "{}", first.stderr);
+    assert!(first.stdout.contains("+kind: StatefulSet"), "{}", first.stdout);
     git(&["add", "."]);
     git(&["commit", "--quiet", "-m", "first"]);
     assert_eq!(folder.kiln(&["build", "--diff", "HEAD", "--exit-code"]).code, 0);

@@ -57,6 +57,10 @@ fn at_revision(
     options: &Options,
     host: &BuildHost<'_>,
 ) -> Result<String, Failure> {
+    // A hook before the first commit.
+    if Revision::is_unborn(&args.directory, revision) {
+        return Ok(String::new());
+    }
     let checked_out = Revision::check_out(&args.directory, revision)?;
     let place = checked_out.path(&args.directory).filter(|place| fs::metadata(place).is_ok());
     let Some(place) = place else { return Ok(String::new()) };
