@@ -7,7 +7,9 @@ pub(crate) mod build;
 pub(crate) mod cfg;
 mod check;
 pub(crate) mod completion;
+mod convert;
 pub(crate) mod create;
+mod diff;
 mod doctor;
 pub(crate) mod edit;
 mod eval;
@@ -49,6 +51,8 @@ pub(crate) enum Command {
     Check(check::Args),
     Test(test::Args),
     Fmt(fmt::Args),
+    Convert(convert::Args),
+    Diff(diff::Args),
     Eval(eval::Args),
     /// Evaluate a JMESPath expression: short for kiln eval jmespath
     #[command(hide = true)]
@@ -89,7 +93,7 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
         "eval" | "jp" => (&eval::FORMS, true),
-        "build" | "check" | "fmt" => (&[Text, Yaml, Json], true),
+        "build" | "check" | "fmt" | "convert" | "diff" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
         "cfg" | "fn" | "up" => (&[Text], true),
         "plan" => (&[Text, Table, Yaml, Json, Markdown], true),
@@ -118,6 +122,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Test(command) => test::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
+        Command::Convert(command) => convert::run(&ui, &args.global, &command),
+        Command::Diff(command) => diff::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
         Command::Jp(command) => eval::run_jp(&ui, &args.global, &command),
         Command::Explain(command) => explain::run(&ui, &command),
