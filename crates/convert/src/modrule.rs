@@ -264,6 +264,10 @@ fn item_condition(item: &Value, object: &Place, path: &Path) -> Result<Cel, Obst
     let unknown = || {
         Obstacle::new(format!("select {select:?}"), "write the condition in CEL: only paths with [*], an index or a comparison are converted").at(&path.join("select"))
     };
+    let negated = item.get("negate").and_then(Value::as_bool).unwrap_or(false);
+    if let Some(compared) = comparison(select, object) {
+        return Ok(if negated { compared.negate() } else { compared });
+    }
     let steps = steps(select).ok_or_else(unknown)?;
     let compare = |value: Cel, shape: &Shape| -> Result<Cel, Obstacle> {
         let texts = texts_of(item);
@@ -282,8 +286,32 @@ fn item_condition(item: &Value, object: &Place, path: &Path) -> Result<Cel, Obst
     let all = item.str_at(["matchFor"]) == Some("All");
     let held =
         held(Term::Place(object.clone()), &steps, all, &compare, 0).ok_or_else(unknown)??;
-    let negated = item.get("negate").and_then(Value::as_bool).unwrap_or(false);
     Ok(if negated { held.negate() } else { held })
+}
+
+/// `$.a.b == true`: a path that is compared with a constant.
+fn comparison(select: &str, object: &Place) -> Option<Cel> {
+    let (left, right, equal) = match select.split_once("==") {
+        Some((left, right)) => (left, right, true),
+        None => {
+            let (left, right) = select.split_once("!=")?;
+            (left, right, false)
+        }
+    };
+    if left.contains('?') {
+        return None;
+    }
+    let constant = match kiln_value::json::parse(right.trim()).ok()? {
+        constant @ (Value::Bool(_) | Value::Number(_) | Value::String(_)) => constant,
+        _ => return None,
+    };
+    let mut place = object.clone();
+    for step in steps(left.trim())? {
+        let Step::Field(name) = step else { return None };
+        place = place.field(&name);
+    }
+    let same = place.or(crate::jmespath_to_cel::unlike(&constant)).equals(Cel::Literal(constant));
+    Some(if equal { same } else { same.negate() })
 }
 
 type Compare<'c> = &'c dyn Fn(Cel, &Shape) -> Result<Cel, Obstacle>;

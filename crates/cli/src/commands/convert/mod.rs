@@ -1,5 +1,7 @@
 //! `kiln convert`
 
+mod cluster_plan;
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,7 @@ use kiln_yaml::Document;
 use serde_json::json;
 
 use crate::args::{Format, Global};
+use crate::cluster::connection::{Connection, stored_policies};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::policy_files::{POLICY_KINDS_HINT, kinds_of, read_all};
@@ -31,8 +34,12 @@ use crate::ui::{Ui, counted};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files, directories (every .yaml, .yml and .json file below), or - for standard input
-    #[arg(required = true, value_name = "FILES")]
+    #[arg(required_unless_present = "cluster", conflicts_with = "cluster", value_name = "FILES")]
     files: Vec<String>,
+
+    /// Convert the policies and exceptions that a cluster has, and say in which order to replace them; changes nothing
+    #[arg(long)]
+    cluster: bool,
 
     /// Language of the new policies
     #[arg(long, value_enum, default_value_t = To::Cel)]
@@ -69,6 +76,9 @@ pub(crate) struct Args {
     /// Convert and check again, and compare with this certificate; prints no policies
     #[arg(long, value_name = "FILE", conflicts_with_all = ["no_check", "output"])]
     verify: Option<PathBuf>,
+
+    #[command(flatten)]
+    connection: Connection,
 }
 
 /// The languages that policies are converted to.
@@ -101,12 +111,25 @@ struct Converted {
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_formats_of("convert")?;
-    let documents = read_all(&args.files, global)?;
-    let kinds = kinds_of(&documents)?;
+    let (documents, kinds) = match args.cluster {
+        true => {
+            let reader = args.connection.reader()?;
+            (convertible(stored_policies(&reader)?, args.to), reader.kinds().clone())
+        }
+        false => {
+            let documents = read_all(&args.files, global)?;
+            let kinds = kinds_of(&documents)?;
+            (documents, kinds)
+        }
+    };
     let (exceptions, documents): (Vec<Document>, Vec<Document>) =
         documents.into_iter().partition(is_exception);
     let policies: Vec<Document> = documents.into_iter().filter(is_policy).collect();
     if policies.is_empty() {
+        if args.cluster {
+            ui.status("the cluster has no policy to convert");
+            return Ok(CommandOutcome::Done);
+        }
         return Err(Diagnostic::error("there is no policy in these files")
             .hint(POLICY_KINDS_HINT)
             .into());
@@ -155,6 +178,9 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         input::write_file(path, &format!("{:#}\n", certificate(&all, &options)))?;
     }
     show_verdicts(ui, &all);
+    if args.cluster {
+        cluster_plan::show(ui, &all, &excepted);
+    }
     let is_bad = |found: &RuleVerdict| {
         found.verdict == Verdict::NotConvertible
             || found.is_surprising()
@@ -163,6 +189,18 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let is_negative =
         !unconverted.is_empty() || all.iter().flat_map(|one| &one.verdicts).any(is_bad);
     Ok(if is_negative { CommandOutcome::Negative } else { CommandOutcome::Done })
+}
+
+/// Of what a cluster has: the policies of the languages that are converted, and their exceptions.
+fn convertible(documents: Vec<Document>, to: To) -> Vec<Document> {
+    let is_old = |document: &Document| {
+        matches!(document.value().str_at(["kind"]), Some("ClusterPolicy" | "Policy" | "ModRule"))
+    };
+    let is_wanted = |document: &Document| match to {
+        To::Cel | To::Native => is_old(document) || is_exception(document),
+        To::Kyverno => !is_old(document) && is_policy(document),
+    };
+    documents.into_iter().filter(is_wanted).collect()
 }
 
 fn checked(
