@@ -22,6 +22,10 @@ impl ConvertedDocument {
     pub fn file_stem(&self) -> String {
         let text = |path: &[&str]| self.value.str_at(path.iter().copied()).unwrap_or_default();
         match text(&["metadata", "namespace"]) {
+            // Exceptions often have the name of their policy.
+            _ if text(&["kind"]) == "PolicyException" => {
+                format!("{}-exception", text(&["metadata", "name"]))
+            }
             "" => text(&["metadata", "name"]).to_owned(),
             namespace => format!("{namespace}-{}", text(&["metadata", "name"])),
         }

@@ -21,11 +21,13 @@ pub struct CheckOptions {
     pub inputs: usize,
     /// Whether faults are seeded into the new policy, to see whether the inputs notice them.
     pub mutants: bool,
+    /// Whether counter-examples are made small.
+    pub small: bool,
 }
 
 impl Default for CheckOptions {
     fn default() -> Self {
-        CheckOptions { seed: 1, inputs: 400, mutants: true }
+        CheckOptions { seed: 1, inputs: 400, mutants: true, small: true }
     }
 }
 
@@ -174,6 +176,7 @@ fn check(
         seed: options.seed,
         inputs: options.inputs,
         given: Vec::new(),
+        small: options.small,
     };
     let evidence = compare(&comparison);
     let seeded = match options.mutants {

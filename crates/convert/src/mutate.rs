@@ -7,6 +7,7 @@ mod merge;
 pub(crate) use json_patch::dynamic;
 
 use kiln_object::Kinds;
+use kiln_object::kinds::usual_plural;
 use kiln_rules::Policy;
 use kiln_value::{Map, Path, Value, value};
 
@@ -18,7 +19,9 @@ use crate::documents::{self, ConvertedDocument};
 use crate::jmespath_to_cel::Scope;
 use crate::matching::{Matching, matching};
 use crate::scope::rule_scope;
-use crate::term::Place;
+use crate::shape::Shape;
+use crate::templates;
+use crate::term::{Place, Term};
 use crate::to_cel::{API_VERSION, common_fields, controllers, insert_named};
 use crate::validate::operations;
 use crate::verdict::{Difference, Obstacle};
@@ -42,6 +45,62 @@ pub(crate) struct Changes<'c> {
     pub(crate) replaces: bool,
     /// New elements of lists come last instead of first.
     pub(crate) reorders: bool,
+    /// The stored objects that are changed instead of the trigger.
+    pub(crate) target: Option<Cel>,
+}
+
+/// The stored object that a rule changes, if it is not the trigger.
+fn existing_target<'m>(mutate: &'m Value, path: &Path) -> Result<Option<&'m Value>, Obstacle> {
+    let Some(Value::List(targets)) = mutate.get("targets") else { return Ok(None) };
+    let path = path.join("targets");
+    let mut targets = targets.iter();
+    let (first, more) = (targets.next(), targets.next());
+    if more.is_some() {
+        return Err(Obstacle::new("several targets", "write one rule for each").at(&path));
+    }
+    for field in ["context", "preconditions", "selector"] {
+        if first.is_some_and(|target| target.get(field).is_some()) {
+            return Err(Obstacle::new(format!("targets[].{field}"), "write targetMatchConditions")
+                .at(&path));
+        }
+    }
+    Ok(first)
+}
+
+/// The expression that finds the stored objects.
+fn target_expression(
+    target: &Value,
+    kinds: &Kinds,
+    scope: &Scope,
+    path: &Path,
+) -> Result<Cel, Obstacle> {
+    let text = |field: &str| -> Result<Cel, Obstacle> {
+        let written = target.str_at([field]).unwrap_or_default();
+        if kiln_text::wildcard::contains_wildcard(written) {
+            return Err(Obstacle::new(
+                format!("a wildcard in targets[].{field}"),
+                "write targetMatchConstraints",
+            )
+            .at(path));
+        }
+        Ok(templates::text_term(written, scope).map_err(|obstacle| obstacle.at(path))?.strict())
+    };
+    let (api_version, kind) = (
+        target.str_at(["apiVersion"]).unwrap_or_default(),
+        target.str_at(["kind"]).unwrap_or_default(),
+    );
+    let gvk = kiln_object::Gvk::new(api_version, kind);
+    let plural =
+        kinds.get(&gvk).map_or_else(|| usual_plural(kind), |kind| kind.plural().to_owned());
+    let mut args = vec![Cel::text(api_version), Cel::text(plural), text("namespace")?];
+    let function = match target.get("name") {
+        Some(_) => {
+            args.push(text("name")?);
+            "Get"
+        }
+        None => "List",
+    };
+    Ok(Cel::name("resource").call(function, args))
 }
 
 /// Converts a mutate rule to a policy of its own.
@@ -54,15 +113,13 @@ pub(crate) fn convert(
 ) -> Result<(ConvertedDocument, Vec<Difference>), Obstacle> {
     let mutate = rule.get("mutate").unwrap_or(&Value::Null);
     let at = path.join("mutate");
-    if mutate.get("targets").is_some() {
-        return Err(Obstacle::new(
-            "mutate.targets",
-            "write a MutatingPolicy with evaluation.mutateExisting and targetMatchConstraints",
-        )
-        .at(&at.join("targets")));
-    }
-    let object = Cel::name("object");
-    let about = matching(rule, kinds, &object, path)?;
+    let target = existing_target(mutate, &at)?;
+    // Where stored objects are changed, `object` is one of them, and the trigger is in the request.
+    let trigger = match target {
+        Some(_) => Cel::name("request").select("object"),
+        None => Cel::name("object"),
+    };
+    let about = matching(rule, kinds, &trigger, path)?;
     let mut found = operations(rule, &about);
     found.operations.retain(|operation| operation != "DELETE");
     if found.operations.is_empty() {
@@ -71,7 +128,7 @@ pub(crate) fn convert(
         );
     }
     let mut variables: Vec<CelVariable> = Vec::new();
-    let mut scope = rule_scope(&object, &about.shape());
+    let mut scope = rule_scope(&trigger, &about.shape());
     context::add(
         rule.get("context"),
         kinds,
@@ -83,7 +140,15 @@ pub(crate) fn convert(
     if let Some(preconditions) = &found.preconditions {
         guards.push(conditions(preconditions, &scope, &path.join("preconditions"))?);
     }
-    let place = Place::of(object, about.shape());
+    let mut place = Place::of(Cel::name("object"), about.shape());
+    let mut found_by = None;
+    if let Some(target) = target {
+        let text = |field: &str| target.str_at([field]).unwrap_or_default();
+        place =
+            Place::of(Cel::name("object"), Shape::of_kinds([(text("apiVersion"), text("kind"))]));
+        scope.set("target", Term::Place(place.clone()));
+        found_by = Some(target_expression(target, kinds, &scope, &at.join("targets"))?);
+    }
     let mut changes = Changes {
         kinds,
         object: place,
@@ -92,6 +157,7 @@ pub(crate) fn convert(
         guards,
         replaces: false,
         reorders: false,
+        target: found_by,
     };
     changes.add(mutate, &at)?;
     let mut differences = Vec::new();
@@ -154,8 +220,15 @@ fn document(
     let mut document = documents::envelope(policy, API_VERSION, kind, &name);
     let mut spec = Map::new();
     common_fields(policy, &mut spec, false);
+    let mut evaluation = Map::new();
+    if changes.target.is_some() {
+        evaluation.insert("mutateExisting", value!({"enabled": true}));
+    }
     if changes.replaces {
-        spec.insert("evaluation", value!({"useServerSideApply": true}));
+        evaluation.insert("useServerSideApply", true);
+    }
+    if !evaluation.is_empty() {
+        spec.insert("evaluation", evaluation);
     }
     let pods_alone = matches!(about.resources.as_slice(),
         [only] if only.group.is_empty() && only.resources == ["pods"])
@@ -178,6 +251,9 @@ fn document(
         }
     }
     spec.insert("matchConstraints", about.constraints(operations));
+    if let Some(target) = &changes.target {
+        spec.insert("targetMatchConstraints", value!({"expression": print(target)}));
+    }
     let guards: Vec<Cel> = changes
         .guards
         .into_iter()

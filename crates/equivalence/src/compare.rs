@@ -21,6 +21,8 @@ pub struct Comparison<'c> {
     pub inputs: usize,
     /// Inputs that are tried besides those that are made.
     pub given: Vec<Input>,
+    /// Whether counter-examples are made small.
+    pub small: bool,
 }
 
 /// In which way an input is treated differently.
@@ -107,6 +109,9 @@ pub fn compare(comparison: &Comparison<'_>) -> Evidence {
     let differences = found
         .into_values()
         .map(|mut found| {
+            if !comparison.small {
+                return found;
+            }
             let still = |input: &Input| {
                 let old = run(comparison.old, input, comparison.kinds, None);
                 let new = run(comparison.new, input, comparison.kinds, None);

@@ -6,7 +6,7 @@ use crate::inputs::Input;
 use crate::outcome::PolicyOutcome;
 
 /// So many attempts are made for one input.
-const ATTEMPTS: usize = 500;
+const ATTEMPTS: usize = 200;
 
 /// The smallest input that `still` accepts, with what it says of it; none if it does not accept the input itself.
 pub(crate) fn minimised(

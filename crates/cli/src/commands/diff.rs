@@ -56,6 +56,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         seed: args.seed,
         inputs: args.inputs,
         given: Vec::new(),
+        small: true,
     };
     let evidence = compare(&comparison);
     show(ui, &evidence)?;

@@ -81,7 +81,7 @@ fn what_cannot_be_converted_is_named_with_its_place() {
     let policy = PRIVILEGED.replace("pattern:", "manifests:");
     let policy = policy.split("      manifests:").next().unwrap_or_default().to_owned()
         + "      manifests: {attestors: [{entries: [{keys: {publicKeys: x}}]}]}\n";
-    let folder = Folder::with(&[("p.yaml", &policy)]);
+    let folder = Folder::with(&[("p.yaml", policy.as_str())]);
     let run = folder.kiln(&["convert", "p.yaml"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stderr.contains("not convertible: validate.manifests (p.yaml:"), "{}", run.stderr);

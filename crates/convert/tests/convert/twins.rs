@@ -23,6 +23,7 @@ fn side(root: &Path, file: &str, kinds: &Kinds) -> Option<PolicySide> {
 fn twins_are_compared_and_their_differences_are_found() {
     let Some(root) = corpus("policy-library") else { return };
     let kinds = Kinds::builtin();
+    let small = std::env::var_os("KILN_CONVERT_REPORT").is_some();
     let index = std::fs::read_to_string(root.join("index.json")).expect("the index can be read");
     let index = kiln_value::json::parse(&index).expect("the index is JSON");
     let twins = index.get("twins").and_then(Value::as_list).expect("the index has twins");
@@ -44,6 +45,7 @@ fn twins_are_compared_and_their_differences_are_found() {
             seed: 1,
             inputs: 90,
             given: Vec::new(),
+            small,
         };
         let evidence = compare(&comparison);
         let decided: Vec<_> = evidence

@@ -141,8 +141,12 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if let Some(certificate) = &args.verify {
         (seed, inputs) = certificate_options(certificate, global)?;
     }
-    let options =
-        CheckOptions { seed, inputs, mutants: args.certificate.is_some() || args.verify.is_some() };
+    let options = CheckOptions {
+        seed,
+        inputs,
+        mutants: args.certificate.is_some() || args.verify.is_some(),
+        small: true,
+    };
     for source in policies {
         match convert(&source, args.to.into(), &kinds) {
             Ok(conversion) => {
