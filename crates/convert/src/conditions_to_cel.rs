@@ -180,7 +180,13 @@ fn membership(operator: &str, key: &Term, value: &Term) -> Option<Cel> {
     if list.mentions(&name) {
         name = format!("{name}Value");
     }
-    let found = members.has(&Cel::name(&name), &key.shape().element())?;
+    let mut found = members.has(&Cel::name(&name), &key.shape().element())?;
+    // Kyverno: a key may be a wildcard, too. In rules of roles a star is one that means everything.
+    if matches!(name.as_str(), "verb" | "apiGroup" | "resource" | "resourceName")
+        && operator == "AnyIn"
+    {
+        found = Cel::any([found, Cel::name(&name).equals(Cel::text("*"))]);
+    }
     Some(match operator {
         "AnyIn" => list.each("exists", &name, found),
         "In" | "AllIn" => list.each("all", &name, found),

@@ -270,7 +270,7 @@ fn read_path(url: &str, kinds: &Kinds, scope: &Scope) -> Result<Term, Obstacle> 
                 }
             }
             variable => {
-                segments.last_mut().into_iter().for_each(|last| last.push(variable.clone()))
+                segments.last_mut().into_iter().for_each(|last| last.push(variable.clone()));
             }
         }
     }

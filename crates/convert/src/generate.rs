@@ -207,7 +207,7 @@ fn emission(entry: &Value, kinds: &Kinds, scope: &Scope, path: &Path) -> Result<
                 }
                 ("apiVersion" | "kind", _) => {}
                 (key, value) => {
-                    entries.push((Cel::text(key), data_cel(value, scope, &path.join("data"))?))
+                    entries.push((Cel::text(key), data_cel(value, scope, &path.join("data"))?));
                 }
             }
         }

@@ -272,8 +272,8 @@ fn item_condition(item: &Value, object: &Place, path: &Path) -> Result<Cel, Obst
     let compare = |value: Cel, shape: &Shape| -> Result<Cel, Obstacle> {
         let texts = texts_of(item);
         let text = match shape {
-            Shape::Text => value.clone(),
-            _ => Cel::function("string", vec![value.clone()]),
+            Shape::Text => value,
+            _ => Cel::function("string", vec![value]),
         };
         if !texts.is_empty() {
             return Ok(Cel::any(texts.iter().map(|wanted| text.clone().equals(Cel::text(wanted)))));
@@ -301,10 +301,10 @@ fn comparison(select: &str, object: &Place) -> Option<Cel> {
     if left.contains('?') {
         return None;
     }
-    let constant = match kiln_value::json::parse(right.trim()).ok()? {
-        constant @ (Value::Bool(_) | Value::Number(_) | Value::String(_)) => constant,
-        _ => return None,
-    };
+    let constant = kiln_value::json::parse(right.trim()).ok()?;
+    if !matches!(constant, Value::Bool(_) | Value::Number(_) | Value::String(_)) {
+        return None;
+    }
     let mut place = object.clone();
     for step in steps(left.trim())? {
         let Step::Field(name) = step else { return None };
@@ -330,7 +330,7 @@ fn held(
         }
         if let Shape::List(element) = term.shape() {
             // A path to a list means its members.
-            return each(term, &element, &[], all, compare, depth, Cel::bool(true));
+            return each(&term, &element, &[], all, compare, depth, Cel::bool(true));
         }
         let compared = match compare(term.strict(), &term.shape()) {
             Ok(compared) => compared,
@@ -355,7 +355,7 @@ fn held(
         }
         Step::Each => {
             let element = term.shape().element();
-            each(term, &element, rest, all, compare, depth, Cel::bool(true))
+            each(&term, &element, rest, all, compare, depth, Cel::bool(true))
         }
         Step::Where(fields, text, equal) => {
             let element = term.shape().element();
@@ -366,7 +366,7 @@ fn held(
                 });
             let same = place.or(Cel::text("")).equals(Cel::text(text));
             let condition = if *equal { same } else { same.negate() };
-            each(term, &element, rest, all, compare, depth, condition)
+            each(&term, &element, rest, all, compare, depth, condition)
         }
     }
 }
@@ -376,7 +376,7 @@ fn variable(depth: usize) -> &'static str {
 }
 
 fn each(
-    term: Term,
+    term: &Term,
     element: &Shape,
     rest: &[Step],
     all: bool,

@@ -95,7 +95,7 @@ impl Patterns {
                 None => asked.push(self.required(wanted, &field, &path)?),
                 Some(AnchorKind::Equality) => asked.push(self.if_present(wanted, &field, &path)?),
                 Some(AnchorKind::Condition) => {
-                    conditions.push(self.required(wanted, &field, &path)?.cel)
+                    conditions.push(self.required(wanted, &field, &path)?.cel);
                 }
                 Some(AnchorKind::Global) => {
                     let held = self.if_present(wanted, &field, &path)?.cel;

@@ -47,13 +47,18 @@ pub(crate) fn validations(
         found.extend(controls.restricted());
     }
     let mut validations = Vec::new();
-    for control in found {
+    for mut control in found {
         let exempt: Vec<&(String, Vec<String>)> =
             excluded.iter().filter(|(name, _)| *name == control.name).collect();
         let images: Vec<&str> =
             exempt.iter().flat_map(|(_, images)| images).map(String::as_str).collect();
-        if !exempt.is_empty() && images.is_empty() {
+        let is_exempt = exempt.iter().any(|(_, images)| images.is_empty());
+        if is_exempt && images.is_empty() {
             continue;
+        }
+        // An entry without images is about the Pod itself.
+        if is_exempt {
+            control.pod = Cel::bool(true);
         }
         validations
             .push((control.cel(&controls, &images), format!("{}: {}", control.name, control.says)));

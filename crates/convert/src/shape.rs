@@ -1,5 +1,6 @@
 //! What is known of the type of a value: from the table of Kubernetes' kinds, as far as it goes.
 
+use kiln_equivalence::is_always_there;
 use kiln_schema::types::{StructId, Type, types};
 use kiln_value::Value;
 
@@ -80,9 +81,7 @@ impl Shape {
     pub(crate) fn field(&self, name: &str) -> (Shape, bool) {
         match self {
             Shape::Struct(id) => match types().field(*id, name) {
-                Some(field) => {
-                    (Shape::of(&field.ty), field.required || is_complete(&field.ty, name))
-                }
+                Some(field) => (Shape::of(&field.ty), is_always_there(*id, field)),
                 None => (Shape::Unknown, false),
             },
             Shape::Map(value) => ((**value).clone(), false),
@@ -128,16 +127,6 @@ impl Shape {
     }
 }
 
-/// Whether an API server refuses objects without this field, although its table calls it optional: a `spec` that itself
-/// has required fields.
-fn is_complete(ty: &Type, name: &str) -> bool {
-    if name == "metadata" {
-        return true;
-    }
-    let Type::Struct(id) = ty else { return false };
-    name == "spec" && types().fields(*id).iter().any(|field| field.required)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +138,7 @@ mod tests {
         assert!(always);
         let (containers, always) = spec.field("containers");
         assert!(always && containers.is_list());
-        assert_eq!(containers.element().field("image"), (Shape::Text, false));
+        assert_eq!(containers.element().field("image"), (Shape::Text, true));
         let workloads = Shape::of_kinds([("apps/v1", "Deployment"), ("apps/v1", "StatefulSet")]);
         let template = workloads.field("spec").0.field("template").0;
         assert_eq!(template.field("spec").0, spec);

@@ -124,13 +124,11 @@ fn document(
     let mut document = documents::envelope(policy, "kyverno.io/v1", target, name);
     let controllers =
         spec.get_path(["autogen", "podControllers", "controllers"]).and_then(Value::as_list);
-    let listed: Vec<String> = controllers
-        .map(|list| list.iter().filter_map(Value::as_str).map(kind_of_plural).collect())
-        .unwrap_or_else(|| {
-            ["DaemonSet", "Deployment", "Job", "StatefulSet", "ReplicaSet", "CronJob"]
-                .map(str::to_owned)
-                .to_vec()
-        });
+    let usual = ["DaemonSet", "Deployment", "Job", "StatefulSet", "ReplicaSet", "CronJob"];
+    let listed: Vec<String> = controllers.map_or_else(
+        || usual.map(str::to_owned).to_vec(),
+        |list| list.iter().filter_map(Value::as_str).map(kind_of_plural).collect(),
+    );
     let wanted = if listed.is_empty() { "none".to_owned() } else { listed.join(",") };
     if let Some(Value::Map(metadata)) = document.get_mut("metadata") {
         let annotations = metadata.get_or_insert_with("annotations", Value::map);

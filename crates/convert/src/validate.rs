@@ -190,6 +190,11 @@ pub(crate) fn validate_rule(
             if several { format!("precondition-{}", at + 1) } else { "preconditions".to_owned() };
         match_conditions.push((name, guard));
     }
+    let written = rule.get("celPreconditions").and_then(Value::as_list);
+    for condition in written.into_iter().flat_map(|list| list.iter()) {
+        let text = |field: &str| condition.str_at([field]).unwrap_or_default().trim().to_owned();
+        match_conditions.push((text("name"), Cel::Written(text("expression"))));
+    }
     let late = Cel::all(late).negate();
     let validations = checks
         .into_iter()

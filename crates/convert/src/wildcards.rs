@@ -44,7 +44,7 @@ fn regex(pattern: &str) -> String {
             c if c.is_alphanumeric()
                 || matches!(c, '-' | '_' | '/' | ':' | ' ' | '@' | ',' | '=') =>
             {
-                regex.push(c)
+                regex.push(c);
             }
             c => {
                 regex.push('\\');

@@ -154,11 +154,6 @@ impl<'m> InputMaker<'m> {
         }
     }
 
-    /// How many kinds there are to try.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.targets.is_empty()
-    }
-
     /// The next input: first the least and the most of every kind, then by chance.
     pub(crate) fn next(&mut self) -> Option<Input> {
         let number = self.made;

@@ -12,6 +12,7 @@
 //! | `outcome` | what policies make of an input |
 //! | `compare` | both sides on the same inputs |
 //! | `minimise` | counter-examples made small |
+//! | `required_fields` | what an API server would refuse objects without |
 //! | `mutants` | small faults, to see whether the inputs notice them |
 //! | `chance` | choices from a seed |
 
@@ -21,6 +22,7 @@ mod inputs;
 mod minimise;
 mod mutants;
 mod outcome;
+mod required_fields;
 mod sketch;
 mod words;
 
@@ -34,6 +36,7 @@ pub use compare::{Comparison, DifferenceKind, Evidence, FoundDifference, compare
 pub use inputs::Input;
 pub use mutants::{Mutants, mutants};
 pub use outcome::{PolicyOutcome, Word};
+pub use required_fields::is_always_there;
 
 /// Policies that are compared with others.
 pub struct PolicySide {

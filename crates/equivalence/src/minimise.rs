@@ -4,6 +4,7 @@ use kiln_value::{Path, Segment, Value};
 
 use crate::inputs::Input;
 use crate::outcome::PolicyOutcome;
+use crate::required_fields::is_required;
 
 /// So many attempts are made for one input.
 const ATTEMPTS: usize = 200;
@@ -108,6 +109,7 @@ fn removable(object: &Value) -> Vec<Path> {
             .collect();
         !kept.iter().any(|kept| kept.iter().copied().eq(steps.iter().map(String::as_str)))
     });
+    found.retain(|path| !is_required(object, path));
     found.sort_by_key(|path| path.segments().len());
     found
 }

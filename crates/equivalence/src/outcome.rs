@@ -70,7 +70,7 @@ pub(crate) fn run(
     }
     let event = input.event();
     let mutated = side.rules.mutate(&event, &eval_env);
-    let mut after = event.clone();
+    let mut after = event;
     if after.object.is_some() {
         after.object = Some(mutated.object.clone());
     }

@@ -7,6 +7,7 @@ use kiln_schema::types::{StructId, Type, types};
 use kiln_value::{Map, Value};
 
 use crate::chance::Chance;
+use crate::required_fields::is_always_there;
 use crate::words::Words;
 
 /// A value that is to be made up.
@@ -77,12 +78,11 @@ fn of_struct(id: StructId, words: &Words, depth: usize) -> Sketch {
     let mut fields = BTreeMap::new();
     for field in types().fields(id) {
         let mentioned = words.names.contains(field.name);
-        let is_spec = field.name == "spec" && types().get(id).name.ends_with("TemplateSpec");
-        if depth > DEPTH || !(mentioned || field.required || is_spec) {
+        let required = is_always_there(id, field);
+        if depth > DEPTH || !(mentioned || required) {
             continue;
         }
         let sketch = of_type(&field.ty, words, depth + 1);
-        let required = field.required || is_spec || (field.name == "spec" && depth == 0);
         fields.insert(field.name.to_owned(), Field { sketch, required });
     }
     Sketch::Fields(fields)
@@ -209,13 +209,14 @@ impl Tree {
 fn add_to_lists(sketch: &mut Sketch, element: &Tree, words: &Words) {
     match sketch {
         Sketch::Fields(fields) => {
-            fields.values_mut().for_each(|field| add_to_lists(&mut field.sketch, element, words))
+            fields.values_mut().for_each(|field| add_to_lists(&mut field.sketch, element, words));
         }
         Sketch::List(inner) => {
-            if let Sketch::Leaf(_) = **inner {
-                **inner = element.sketch(words, false);
+            // What was put in is not looked at again: it may hold lists itself.
+            match **inner {
+                Sketch::Leaf(_) => **inner = element.sketch(words, false),
+                _ => add_to_lists(inner, element, words),
             }
-            add_to_lists(inner, element, words);
         }
         Sketch::Keyed(..) | Sketch::Leaf(_) => {}
     }
@@ -246,7 +247,16 @@ impl Sketch {
                             Fullness::Some => chance.percent(60),
                         };
                     if there {
-                        map.insert(name.as_str(), field.sketch.fill(fullness, chance));
+                        let mut value = field.sketch.fill(fullness, chance);
+                        // A list that must be there is hardly ever empty.
+                        if let (Sketch::List(element), Value::List(list)) = (&field.sketch, &value)
+                            && field.required
+                            && list.is_empty()
+                            && chance.percent(90)
+                        {
+                            value = std::iter::once(element.fill(fullness, chance)).collect();
+                        }
+                        map.insert(name.as_str(), value);
                     }
                 }
                 Value::Map(map)

@@ -19,6 +19,35 @@ enum Step {
     Computed(Cel),
 }
 
+impl Step {
+    /// Whether it leads to an element of a list.
+    fn is_element(&self) -> bool {
+        match self {
+            Step::Key(key) => key == "-" || key.parse::<i64>().is_ok(),
+            Step::Computed(cel) => {
+                matches!(cel, Cel::Call { target: None, function, .. } if function == "string")
+            }
+        }
+    }
+
+    /// What the step leads to.
+    fn below(&self, place: &Place) -> Place {
+        match self {
+            Step::Key(key) => match key.parse::<i64>() {
+                Ok(at) => place.at(Cel::int(at), place.shape.element()),
+                Err(_) => place.field(key),
+            },
+            // The number of an element, as text.
+            Step::Computed(Cel::Call { target: None, function, args })
+                if function == "string" && args.len() == 1 =>
+            {
+                place.at(args[0].clone(), place.shape.element())
+            }
+            Step::Computed(cel) => place.at(cel.clone(), Shape::Unknown),
+        }
+    }
+}
+
 impl Changes<'_> {
     /// The patches of a rule.
     pub(super) fn patches(
@@ -29,7 +58,7 @@ impl Changes<'_> {
     ) -> Result<Cel, Obstacle> {
         let operations = read(patches, path)?;
         let mut parents: Vec<(String, Cel)> = Vec::new();
-        let mut found: Vec<Cel> = Vec::new();
+        let (mut found, mut optional): (Vec<Cel>, Vec<Cel>) = (Vec::new(), Vec::new());
         for (at, operation) in operations.iter().enumerate() {
             let path = path.join(at);
             let pointer = operation.str_at(["path"]).unwrap_or_default();
@@ -48,43 +77,47 @@ impl Changes<'_> {
                 let value = templates::term(value, scope, &path.join("value"))?;
                 fields.push(("value".to_owned(), dynamic(&value)));
             }
-            found.push(Cel::Struct("JSONPatch".to_owned(), fields));
+            let patch = Cel::Struct("JSONPatch".to_owned(), fields);
+            let place = steps.iter().fold(self.object.clone(), |place, step| step.below(&place));
+            // Kyverno: what is not there is removed already.
+            match word == "remove" && !place.is_present() {
+                true => optional.push(Cel::choose(
+                    place.has(),
+                    Cel::List(vec![patch]),
+                    Cel::empty_list(),
+                )),
+                false => found.push(patch),
+            }
         }
         let before = parents.into_iter().map(|(_, cel)| cel);
-        let own = Cel::List(found);
-        Ok(before.chain([own]).reduce(Cel::plus).unwrap_or_else(Cel::empty_list))
+        let own = (!found.is_empty()).then_some(Cel::List(found));
+        Ok(before.chain(optional).chain(own).reduce(Cel::plus).unwrap_or_else(Cel::empty_list))
     }
 
     /// Kyverno makes the parents of what is added; a JSON patch of a policy in CEL does not.
     fn parents(&self, steps: &[Step], parents: &mut Vec<(String, Cel)>) {
         let mut place = self.object.clone();
-        let mut pointer = String::new();
         for (at, step) in steps.iter().enumerate() {
-            let Step::Key(key) = step else { return };
-            if at + 1 == steps.len() {
-                return;
-            }
-            if place.shape.is_list() || key.parse::<usize>().is_ok() {
-                return;
-            }
-            place = place.field(key);
-            pointer.push('/');
-            pointer.push_str(&escaped(key));
-            if place.is_present() || parents.iter().any(|(known, _)| *known == pointer) {
+            let Some((next, _)) = steps[at + 1..].split_first() else { return };
+            place = step.below(&place);
+            let pointer = pointer_cel(&steps[..=at]);
+            let known = crate::cel_printer::print_flat(&pointer);
+            let is_element = step.is_element();
+            if is_element || place.is_present() || parents.iter().any(|(other, _)| *other == known)
+            {
                 continue;
             }
-            let next_is_element = matches!(&steps[at + 1], Step::Key(next) if next == "-" || next.parse::<i64>().is_ok());
-            let empty = if next_is_element { Cel::empty_list() } else { Cel::Map(Vec::new()) };
+            let empty = if next.is_element() { Cel::empty_list() } else { Cel::Map(Vec::new()) };
             let make = Cel::Struct(
                 "JSONPatch".to_owned(),
                 vec![
                     ("op".to_owned(), Cel::text("add")),
-                    ("path".to_owned(), Cel::text(&pointer)),
+                    ("path".to_owned(), pointer),
                     ("value".to_owned(), empty),
                 ],
             );
             let cel = Cel::choose(place.has(), Cel::empty_list(), Cel::List(vec![make]));
-            parents.push((pointer.clone(), cel));
+            parents.push((known, cel));
         }
     }
 

@@ -316,6 +316,12 @@ fn merges(place: &Place, name: &str, kinds: &[(String, String)]) -> bool {
             }
             Some(node)
         });
-        node.is_some_and(|node| matches!(node.list_type(), Some(ListType::Map | ListType::Set)))
+        // Elements that are one value each are replaced as well.
+        let is_whole = |node: kiln_schema::Node<'_>| {
+            node.items().is_some_and(|items| items.map_type() == kiln_schema::MapType::Atomic)
+        };
+        node.is_some_and(|node| {
+            matches!(node.list_type(), Some(ListType::Map | ListType::Set)) && !is_whole(node)
+        })
     })
 }

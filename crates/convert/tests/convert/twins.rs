@@ -29,7 +29,7 @@ fn twins_are_compared_and_their_differences_are_found() {
     let twins = index.get("twins").and_then(Value::as_list).expect("the index has twins");
     let (mut compared, mut equal, mut differ) = (0, 0, 0);
     let mut report = String::new();
-    for twin in twins.iter() {
+    for twin in twins {
         let file = |field: &str| twin.str_at([field]).unwrap_or_default().to_owned();
         let (Some(old), Some(new)) =
             (side(&root, &file("kyverno"), &kinds), side(&root, &file("cel"), &kinds))
