@@ -48,6 +48,11 @@ impl Scope {
         self.used.push(name.clone());
         name
     }
+
+    /// A loop ends: the next one beside it may use its name.
+    pub(crate) fn release(&mut self, name: &str) {
+        self.used.retain(|used| used != name);
+    }
 }
 
 /// What an element of a list is called: the last word of the list, in the singular.

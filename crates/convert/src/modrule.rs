@@ -285,7 +285,7 @@ fn item_condition(item: &Value, object: &Place, path: &Path) -> Result<Cel, Obst
     };
     let all = item.str_at(["matchFor"]) == Some("All");
     let held =
-        held(Term::Place(object.clone()), &steps, all, &compare, 0).ok_or_else(unknown)??;
+        held(&Term::Place(object.clone()), &steps, all, &compare, 0).ok_or_else(unknown)??;
     Ok(if negated { held.negate() } else { held })
 }
 
@@ -318,7 +318,7 @@ type Compare<'c> = &'c dyn Fn(Cel, &Shape) -> Result<Cel, Obstacle>;
 
 /// Whether what the steps lead to is as wanted; none for steps that cannot be said in CEL.
 fn held(
-    term: Term,
+    term: &Term,
     steps: &[Step],
     all: bool,
     compare: Compare<'_>,
@@ -330,7 +330,7 @@ fn held(
         }
         if let Shape::List(element) = term.shape() {
             // A path to a list means its members.
-            return each(&term, &element, &[], all, compare, depth, Cel::bool(true));
+            return each(term, &element, &[], all, compare, depth, Cel::bool(true));
         }
         let compared = match compare(term.strict(), &term.shape()) {
             Ok(compared) => compared,
@@ -339,14 +339,14 @@ fn held(
         return Some(Ok(Cel::all([term.has(), compared])));
     };
     match step {
-        Step::Field(name) => held(term.field(name), rest, all, compare, depth),
+        Step::Field(name) => held(&term.field(name), rest, all, compare, depth),
         Step::Index(at) => {
-            let Term::Place(place) = &term else { return None };
+            let Term::Place(place) = term else { return None };
             if *at < 0 {
                 return None;
             }
             held(
-                Term::Place(place.at(Cel::int(*at), place.shape.element())),
+                &Term::Place(place.at(Cel::int(*at), place.shape.element())),
                 rest,
                 all,
                 compare,
@@ -355,7 +355,7 @@ fn held(
         }
         Step::Each => {
             let element = term.shape().element();
-            each(&term, &element, rest, all, compare, depth, Cel::bool(true))
+            each(term, &element, rest, all, compare, depth, Cel::bool(true))
         }
         Step::Where(fields, text, equal) => {
             let element = term.shape().element();
@@ -366,7 +366,7 @@ fn held(
                 });
             let same = place.or(Cel::text("")).equals(Cel::text(text));
             let condition = if *equal { same } else { same.negate() };
-            each(&term, &element, rest, all, compare, depth, condition)
+            each(term, &element, rest, all, compare, depth, condition)
         }
     }
 }
@@ -386,7 +386,7 @@ fn each(
 ) -> Option<Result<Cel, Obstacle>> {
     let name = variable(depth);
     let inner = Term::Place(Place::of(Cel::name(name), element.clone()));
-    let held = match held(inner, rest, all, compare, depth + 1)? {
+    let held = match held(&inner, rest, all, compare, depth + 1)? {
         Ok(held) => held,
         Err(obstacle) => return Some(Err(obstacle)),
     };

@@ -219,6 +219,7 @@ impl Patterns {
         let was = std::mem::replace(&mut self.in_list, true);
         let asked = self.required(first, &element, &path.join(0usize));
         self.in_list = was;
+        self.scope.release(&name);
         Ok(match asked?.cel {
             cel if cel.is_bool(true) => cel,
             cel => list.each("all", &name, cel),

@@ -252,7 +252,7 @@ impl Controls {
             control(
                 "/proc Mount Type",
                 "procMount must be Default",
-                truth.clone(),
+                truth,
                 Some(
                     container(&["securityContext", "procMount"])
                         .or_value(Cel::text("Default"))

@@ -45,8 +45,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_formats_of("diff")?;
-    let old = read_all(&[args.old.clone()], global)?;
-    let new = read_all(&[args.new.clone()], global)?;
+    let old = read_all(std::slice::from_ref(&args.old), global)?;
+    let new = read_all(std::slice::from_ref(&args.new), global)?;
     let kinds = kinds_of(old.iter().chain(&new))?;
     let (old, new) = (side(ui, &args.old, &old, &kinds)?, side(ui, &args.new, &new, &kinds)?);
     let comparison = Comparison {

@@ -46,7 +46,8 @@ fn a_pattern_becomes_a_validating_policy_with_its_comments() {
         "# init containers, too",
         "kind: ValidatingPolicy",
         "policies.kyverno.io/severity: high",
-        "object.spec.containers.all(container, container.?securityContext.?privileged.orValue(false) == false)",
+        "object.spec.containers.all(container,",
+        "container.?securityContext.?privileged.orValue(false) == false",
         "message: privileged containers are not allowed",
     ] {
         assert!(run.stdout.contains(wanted), "{wanted}:\n{}", run.stdout);

@@ -150,7 +150,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for source in policies {
         match convert(&source, args.to.into(), &kinds) {
             Ok(conversion) => {
-                all.push(checked(source, conversion, &kinds, &options, args.no_check))
+                all.push(checked(source, conversion, &kinds, &options, args.no_check));
             }
             Err(found) => problems.extend(found),
         }
