@@ -15,6 +15,7 @@ mod doctor_patient;
 mod doctor_policies;
 mod doctor_webhooks;
 mod documentation;
+mod doors;
 mod edit;
 mod eval;
 mod examples;
@@ -35,6 +36,7 @@ mod plan_kustomization;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod promises;
+mod releases;
 mod run;
 mod security;
 mod services;
