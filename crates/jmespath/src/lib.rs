@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `lex`, `parse`, `tree` | text to tokens to a tree with byte positions |
 //! | `print` | the tree as people read it |
+//! | `syntax` | the tree as programs read it |
 //! | `eval` | the search |
 //! | `functions` | what can be called, each with its signature and a line of description |
 //! | `root`, `sources` | what the caller supplies: names, and time, chance and addresses |
@@ -36,6 +37,7 @@ mod number;
 mod parse;
 mod print;
 mod root;
+mod syntax;
 mod tree;
 mod weight;
 
@@ -49,6 +51,7 @@ pub use error::{Error, ErrorKind, Failure};
 pub use kiln_text::ambient::{AmbientSources, NoAmbientSources};
 pub use meter::{Limits, Meter};
 pub use root::Root;
+pub use syntax::Syntax;
 
 /// A compiled expression. Cloning copies a pointer.
 #[derive(Clone)]
@@ -158,6 +161,11 @@ impl Expression {
     /// Whether the expression may ask its root for the whole object, as `@` or `*` do.
     pub fn uses_whole_root(&self) -> bool {
         self.0.tree.roots(self.0.top).1
+    }
+
+    /// The tree, for programs that translate it.
+    pub fn syntax(&self) -> Syntax {
+        syntax::syntax(&self.0.tree, self.0.top)
     }
 
     /// The tree as text, one node per line, indented by depth. The form is stable.

@@ -7,7 +7,9 @@ pub(crate) mod build;
 pub(crate) mod cfg;
 mod check;
 pub(crate) mod completion;
+mod convert;
 pub(crate) mod create;
+mod diff;
 mod doctor;
 pub(crate) mod edit;
 mod eval;
@@ -57,6 +59,8 @@ pub(crate) enum Command {
     Krm(krm::Args),
     Test(test::Args),
     Fmt(fmt::Args),
+    Convert(convert::Args),
+    Diff(diff::Args),
     Eval(eval::Args),
     /// Evaluate a JMESPath expression: short for kiln eval jmespath
     #[command(hide = true)]
@@ -98,7 +102,7 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
         "test" => (&test::FORMS, true),
         "eval" | "jp" => (&eval::FORMS, true),
         "build" | "check" => (&[Text, Yaml, Json, Sarif, Github, Gitlab, Azure], true),
-        "fmt" => (&[Text, Yaml, Json], true),
+        "fmt" | "convert" | "diff" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
         "cfg" | "fn" | "krm" | "new" | "up" => (&[Text], true),
         "plan" => (&[Text, Table, Yaml, Json, Markdown], true),
@@ -139,6 +143,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Test(command) => test::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
+        Command::Convert(command) => convert::run(&ui, &args.global, &command),
+        Command::Diff(command) => diff::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
         Command::Jp(command) => eval::run_jp(&ui, &args.global, &command),
         Command::Explain(command) => explain::run(&ui, &command),

@@ -9,6 +9,7 @@ mod build_charts_remote;
 mod build_remote;
 mod check;
 mod claims;
+mod convert;
 mod doctor;
 mod doctor_patient;
 mod doctor_policies;

@@ -1,0 +1,5 @@
+//! Conversions as users see them.
+
+mod library;
+mod suites;
+mod twins;

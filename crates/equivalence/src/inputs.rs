@@ -1,0 +1,357 @@
+//! Inputs: requests that both sides are asked about, and the objects that are there then.
+
+use kiln_engine::{Event, User};
+use kiln_object::{Gvk, Kinds, ObjectId};
+use kiln_offline::Objects;
+use kiln_rules::{KindPattern, Operation, RuleId};
+use kiln_value::{Map, Str, Value, value};
+
+use crate::PolicySide;
+use crate::chance::Chance;
+use crate::sketch::{self, Fullness, Sketch};
+use crate::words::Words;
+
+/// A request, and what the cluster has.
+#[derive(Clone, Debug)]
+pub struct Input {
+    pub operation: Operation,
+    /// The kind of the object; for a subresource, of its parent.
+    pub kind: Gvk,
+    pub subresource: Str,
+    /// The object; that which is deleted, for a deletion.
+    pub object: Value,
+    /// The object before an update.
+    pub old_object: Option<Value>,
+    pub user: Option<User>,
+    /// Objects that are there.
+    pub others: Vec<Value>,
+}
+
+impl Input {
+    /// The input as an event of the engine.
+    pub(crate) fn event(&self) -> Event {
+        let mut event = match (self.operation, &self.old_object) {
+            (Operation::Delete, _) => Event::deleted(self.object.clone()),
+            (Operation::Update, Some(old)) => Event::updated(old.clone(), self.object.clone()),
+            _ => Event::created(self.object.clone()),
+        };
+        event.operation = Some(self.operation);
+        event.matched_as = self.operation;
+        event.kind = self.kind.clone();
+        event.subresource = self.subresource.clone();
+        event.user.clone_from(&self.user);
+        event
+    }
+
+    pub(crate) fn view(&self) -> Objects {
+        let mut objects = Objects::default();
+        for object in &self.others {
+            if let Ok(id) = ObjectId::of(object) {
+                objects.insert(&id, object.clone());
+            }
+        }
+        objects
+    }
+}
+
+/// What inputs are made of.
+pub(crate) struct InputMaker<'m> {
+    pub(crate) words: Words,
+    kinds: &'m Kinds,
+    targets: Vec<Target>,
+    /// Kinds that policies read.
+    read: Vec<(Gvk, Sketch)>,
+    names: Vec<String>,
+    namespaces: Vec<String>,
+    users: Vec<User>,
+    chance: Chance,
+    made: usize,
+}
+
+struct Target {
+    gvk: Gvk,
+    subresource: Str,
+    sketch: Sketch,
+    namespaced: bool,
+}
+
+/// So many kinds are tried where rules name more.
+const MOST_KINDS: usize = 8;
+
+impl<'m> InputMaker<'m> {
+    pub(crate) fn new(sides: [&PolicySide; 2], kinds: &'m Kinds, seed: u64) -> Self {
+        let words = Words::of(sides.iter().flat_map(|side| &side.documents));
+        let mut targets: Vec<Target> = Vec::new();
+        for side in sides {
+            for rule in side.rules.rules() {
+                let filters = rule.trigger.include.filters();
+                for pattern in filters.iter().flat_map(|filter| &filter.kinds) {
+                    for (gvk, namespaced) in kinds_of(pattern, kinds, &rule.id) {
+                        let known = |target: &Target| {
+                            target.gvk == gvk && target.subresource == pattern.subresource
+                        };
+                        if targets.len() >= MOST_KINDS || targets.iter().any(known) {
+                            continue;
+                        }
+                        let (version, kind) = (gvk.api_version(), gvk.kind.to_string());
+                        let sketch = sketch::of_kind(&version, &kind, &words);
+                        targets.push(Target {
+                            gvk,
+                            subresource: plain(&pattern.subresource),
+                            sketch,
+                            namespaced,
+                        });
+                    }
+                }
+            }
+        }
+        let read = kinds
+            .iter()
+            .filter(|kind| words.names.contains(kind.plural()) || words.names.contains(kind.kind()))
+            .filter(|kind| kind.is_storage() || kind.is_served())
+            .take(6)
+            .map(|kind| {
+                let gvk = kind.gvk();
+                let sketch = sketch::of_kind(&gvk.api_version(), &gvk.kind, &words);
+                (gvk, sketch)
+            })
+            .collect();
+        let is_name = |text: &&String| {
+            !text.is_empty()
+                && text.len() < 60
+                && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        };
+        let mut names: Vec<String> = words.texts.iter().filter(is_name).take(12).cloned().collect();
+        names.extend(words.keys.iter().filter(is_name).take(12).cloned());
+        let mut namespaces = names.clone();
+        names.push("test".to_owned());
+        namespaces.extend(["default", "kube-system"].map(str::to_owned));
+        let mut users = vec![user("alice", &["system:authenticated"])];
+        for text in words.texts.iter().chain(&words.names) {
+            if text.starts_with("system:")
+                || words.names.contains("subjects")
+                || words.names.contains("userInfo")
+            {
+                users.push(user(text, &["system:authenticated"]));
+                users.push(user("bob", &[text]));
+            }
+        }
+        if words.names.contains("clusterRoles") || words.names.contains("cluster") {
+            let mut admin = user("admin", &["system:masters"]);
+            admin.cluster_roles = vec!["cluster-admin".into()];
+            users.push(admin);
+        }
+        InputMaker {
+            words,
+            kinds,
+            targets,
+            read,
+            names,
+            namespaces,
+            users,
+            chance: Chance::new(seed),
+            made: 0,
+        }
+    }
+
+    /// The next input: first the least and the most of every kind, then by chance.
+    pub(crate) fn next(&mut self) -> Option<Input> {
+        let number = self.made;
+        self.made += 1;
+        let count = self.targets.len();
+        if count == 0 {
+            return None;
+        }
+        let at = number % count;
+        let round = number / count;
+        let fullness = match round {
+            0 => Fullness::Least,
+            1 => Fullness::Most,
+            _ => Fullness::Some,
+        };
+        let operation = match round {
+            0 | 1 => Operation::Create,
+            _ => match self.chance.below(10) {
+                0 | 1 => Operation::Update,
+                2 => Operation::Delete,
+                _ => Operation::Create,
+            },
+        };
+        let subresource = self.targets[at].subresource.clone();
+        let operation = match subresource.as_str() {
+            "exec" | "attach" | "portforward" | "proxy" => Operation::Connect,
+            _ => operation,
+        };
+        let object = self.object(at, fullness);
+        let old_object = (operation == Operation::Update).then(|| {
+            let mut old = match self.chance.percent(40) {
+                true => object.clone(),
+                false => self.object(at, Fullness::Some),
+            };
+            for field in ["name", "namespace"] {
+                if let Some(value) = object.get_path(["metadata", field]).cloned() {
+                    let _ = old.set(["metadata", field], value);
+                }
+            }
+            old
+        });
+        let user = self.chance.pick(&self.users.clone()).cloned();
+        let others = self.others(&object);
+        Some(Input {
+            operation,
+            kind: self.targets[at].gvk.clone(),
+            subresource,
+            object,
+            old_object,
+            user,
+            others,
+        })
+    }
+
+    fn object(&mut self, at: usize, fullness: Fullness) -> Value {
+        let target = &self.targets[at];
+        let (gvk, namespaced) = (target.gvk.clone(), target.namespaced);
+        let body = target.sketch.fill(fullness, &mut self.chance);
+        let name = self.chance.pick(&self.names).cloned().unwrap_or_else(|| "test".to_owned());
+        let namespace = match fullness {
+            Fullness::Some => self.chance.pick(&self.namespaces).cloned(),
+            _ => Some("default".to_owned()),
+        };
+        whole(&gvk, &name, namespace.filter(|_| namespaced), body)
+    }
+
+    /// The namespace of an object, and objects that policies read.
+    fn others(&mut self, object: &Value) -> Vec<Value> {
+        let mut others = Vec::new();
+        let namespaces: Vec<String> = object
+            .str_at(["metadata", "namespace"])
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["default".to_owned()])
+            .collect();
+        for namespace in &namespaces {
+            let mut labels = Map::new();
+            labels.insert("kubernetes.io/metadata.name", namespace.as_str());
+            let keys: Vec<String> = self.words.keys.iter().cloned().collect();
+            let texts: Vec<String> = self.words.texts.iter().cloned().collect();
+            for _ in 0..self.chance.below(3) {
+                if let (Some(key), Some(text)) = (self.chance.pick(&keys), self.chance.pick(&texts))
+                {
+                    labels.insert(key.as_str(), text.as_str());
+                }
+            }
+            others.push(value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+                "name": namespace.as_str(), "labels": labels.clone(), "annotations": labels,
+            }}));
+        }
+        let read = self.read.clone();
+        for (gvk, sketch) in &read {
+            let namespaced = self.kinds.get(gvk).is_none_or(kiln_object::Kind::is_namespaced);
+            if gvk.kind.as_str() == "Namespace" {
+                continue;
+            }
+            for _ in 0..self.chance.below(3) {
+                let body = sketch.fill(Fullness::Some, &mut self.chance);
+                let name =
+                    self.chance.pick(&self.names).cloned().unwrap_or_else(|| "test".to_owned());
+                let namespace = match self.chance.percent(70) {
+                    true => namespaces.first().cloned(),
+                    false => self.chance.pick(&self.namespaces).cloned(),
+                };
+                others.push(whole(gvk, &name, namespace.filter(|_| namespaced), body));
+            }
+        }
+        others
+    }
+}
+
+fn plain(subresource: &str) -> Str {
+    if subresource == "*" { Str::default() } else { subresource.into() }
+}
+
+fn user(name: &str, groups: &[&str]) -> User {
+    User {
+        username: name.into(),
+        groups: groups.iter().map(|group| Str::from(*group)).collect(),
+        ..User::default()
+    }
+}
+
+/// A whole object.
+fn whole(gvk: &Gvk, name: &str, namespace: Option<String>, body: Value) -> Value {
+    let mut object = Map::new();
+    object.insert("apiVersion", gvk.api_version());
+    object.insert("kind", gvk.kind.clone());
+    let mut metadata = Map::new();
+    metadata.insert("name", name);
+    if let Some(namespace) = namespace {
+        metadata.insert("namespace", namespace);
+    }
+    if let Value::Map(fields) = body {
+        for (field, value) in &fields {
+            match (field.as_str(), value) {
+                ("metadata", Value::Map(more)) => {
+                    for (key, value) in more {
+                        metadata.insert(key.clone(), value.clone());
+                    }
+                }
+                (field, value) => {
+                    object.insert(field, value.clone());
+                }
+            }
+        }
+    }
+    object.insert("metadata", metadata);
+    Value::Map(object)
+}
+
+/// The kinds that a pattern means, each with whether it lives in namespaces.
+fn kinds_of(pattern: &KindPattern, kinds: &Kinds, _rule: &RuleId) -> Vec<(Gvk, bool)> {
+    if pattern.kind.as_str() == "*" && pattern.plural.is_none() {
+        let usual = [("v1", "ConfigMap"), ("v1", "Pod"), ("v1", "Namespace")];
+        let matched = usual.into_iter().map(|(version, kind)| Gvk::new(version, kind));
+        return matched
+            .filter(|gvk| {
+                pattern.matches(&gvk.group, &gvk.version, &gvk.kind, &pattern.subresource)
+            })
+            .map(|gvk| {
+                let namespaced = gvk.kind.as_str() != "Namespace";
+                (gvk, namespaced)
+            })
+            .collect();
+    }
+    let found: Vec<(Gvk, bool)> = kinds
+        .iter()
+        .filter(|kind| {
+            pattern.matches(kind.group(), kind.version(), kind.kind(), &pattern.subresource)
+        })
+        .map(|kind| (kind.gvk(), kind.is_namespaced()))
+        .take(4)
+        .collect();
+    if !found.is_empty() {
+        return found;
+    }
+    // A kind that is not known is one that its own pattern means.
+    let word = |text: &str, default: &str| match text {
+        "*" | "" => default.to_owned(),
+        text => crate::words::instance(text),
+    };
+    let version = word(&pattern.version, "v1");
+    let api_version = match word(&pattern.group, "example.com").as_str() {
+        "" => version,
+        group => format!("{group}/{version}"),
+    };
+    let kind = match &pattern.plural {
+        Some(plural) => singular_kind(plural),
+        None => pattern.kind.to_string(),
+    };
+    vec![(Gvk::new(&api_version, &kind), true)]
+}
+
+/// The kind whose plural this would be.
+fn singular_kind(plural: &str) -> String {
+    let stem = plural.strip_suffix("ies").map(|stem| format!("{stem}y"));
+    let stem = stem.unwrap_or_else(|| plural.strip_suffix('s').unwrap_or(plural).to_owned());
+    let mut chars = stem.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
