@@ -258,8 +258,12 @@ pub(crate) async fn keep(
             for object in machine.due(now(), room) {
                 let (client, served, form) = (client.clone(), served.clone(), form.clone());
                 let creates = machine.has_results(&object.uid);
+                let reads = machine.must_read(&object.uid);
                 tasks.spawn(async move {
-                    let read = read(&client, &served, &form, &object, creates).await;
+                    let read = match reads {
+                        true => read(&client, &served, &form, &object, creates).await,
+                        false => Ok(None),
+                    };
                     Done::Read(object.uid, read)
                 });
             }
