@@ -116,6 +116,9 @@ but Go's templates and sprig, so that tests render them without Helm as well.
 {{- if $values.openReports -}}
 {{- $called = append $called "--openreports" -}}
 {{- end -}}
+{{- if $values.monitoring.kyvernoMetrics -}}
+{{- $called = append $called "--kyverno-metrics" -}}
+{{- end -}}
 {{- $args := concat (list "run" (printf "--namespace=%s" .root.Release.Namespace)) $called .args (list "--listen=0.0.0.0:9443") -}}
 {{- if ne $values.logging.level "info" -}}
 {{- $args = append $args (printf "--log=%s" $values.logging.level) -}}

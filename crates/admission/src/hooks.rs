@@ -130,8 +130,8 @@ pub struct Reviewed {
     pub needed_by: Vec<RuleId>,
     /// Rather than lose what these rules need, the request is refused.
     pub strict: bool,
-    /// The rules that ran, and how they ended.
-    pub ran: Vec<(RuleId, Verdict)>,
+    /// What rules that change the object did.
+    pub ran: Vec<ValidationResult>,
     /// What rules that check objects found.
     pub results: Vec<ValidationResult>,
     /// There are rules that check the object and have no part in the answer: [`Hooks::audit`] evaluates them.
@@ -414,8 +414,9 @@ impl Hook {
     fn mutate(&self, event: &Event, eval_env: &EvalEnv<'_>) -> Reviewed {
         let mutated = self.set.mutate(event, eval_env);
         let mut reviewed = Reviewed::default();
-        let ran = mutated.outcomes.iter().map(|outcome| (outcome.rule.clone(), outcome.verdict));
-        reviewed.ran.extend(ran);
+        let subject = subject_of(event);
+        let ran = mutated.outcomes.iter();
+        reviewed.ran.extend(ran.filter_map(|o| ValidationResult::of_change(o, &subject)));
         let rejections: Vec<&str> =
             mutated.outcomes.iter().filter_map(RuleOutcome::refusal).collect();
         if !rejections.is_empty() {
@@ -442,7 +443,6 @@ impl Hook {
             }
             reviewed.response.warnings.push(message);
         }
-        let subject = subject_of(event);
         for outcome in &mutated.outcomes {
             let (policy, rule) = (outcome.rule.policy.key(), &outcome.rule.rule);
             let changed = outcome.effects.iter().any(|effect| matches!(effect, Effect::Patch(_)));

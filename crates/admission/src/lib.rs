@@ -15,11 +15,13 @@
 //! | module | holds |
 //! |---|---|
 //! | [`settings`] | the ConfigMap that users set things with |
+//! | [`reporting`] | its part about policy reports and the scan of stored objects |
 //! | [`review`] | the wire: AdmissionReviews in and out |
 //! | [`hooks`], `hook_group` | which rules answer at which path, and what they answer |
 //! | [`simulate`] | the same for a simulated write, for commands that only report |
 //! | [`validation`] | what rules that check objects answer, and in which words |
 //! | [`webhooks`], `named_resources` | the webhook configurations that the rules need |
+//! | [`native_policies`] | policies in the form that the API server runs itself |
 //! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
 //! | [`authors`] | who stored a policy, and whether that matters |
 
@@ -28,8 +30,10 @@ pub mod authors;
 mod hook_group;
 pub mod hooks;
 mod named_resources;
+pub mod native_policies;
 mod needs;
 pub mod policies;
+pub mod reporting;
 pub mod review;
 pub mod settings;
 pub mod simulate;
@@ -37,6 +41,7 @@ pub mod validation;
 pub mod webhooks;
 
 pub use hooks::{Hook, Hooks, Purpose, Reviewed};
+pub use reporting::Reporting;
 pub use review::{BadReview, Request, Response};
 pub use settings::Settings;
 pub use simulate::SimulatedWrite;

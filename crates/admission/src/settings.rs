@@ -13,6 +13,7 @@ use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, json, value};
 
 use crate::authors::Authors;
+use crate::reporting::Reporting;
 
 /// What users decide about admission.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub struct Settings {
     pub protected_namespaces: Vec<Str>,
     /// Namespaces, with wildcards, of which exceptions hold for all policies.
     pub exception_namespaces: Vec<Str>,
+    /// Which results are in reports, and when objects are scanned.
+    pub reporting: Reporting,
 }
 
 /// People whose requests no rule sees.
@@ -153,6 +156,30 @@ const KEYS: &[(&str, Set)] = &[
         to.services = HostAllowlist::read(text)?;
         Ok(())
     }),
+    ("kiln.policyReports", |to, text| {
+        to.reporting.reports = read_flag(text)?;
+        Ok(())
+    }),
+    ("kiln.admissionReports", |to, text| {
+        to.reporting.admission = read_flag(text)?;
+        Ok(())
+    }),
+    ("kiln.enableReporting", |to, text| to.reporting.set_rules(text)),
+    ("kiln.allowedResults", |to, text| to.reporting.set_results(text)),
+    ("kiln.backgroundScan", |to, text| {
+        to.reporting.scan = read_flag(text)?;
+        Ok(())
+    }),
+    ("kiln.backgroundScanInterval", |to, text| to.reporting.set_interval(text)),
+    ("kiln.skipResourceFilters", |to, text| {
+        to.reporting.filtered = !read_flag(text)?;
+        Ok(())
+    }),
+    ("kiln.omitEvents", |to, text| to.reporting.set_omitted_events(text)),
+    ("kiln.generateValidatingAdmissionPolicy", |to, text| {
+        to.reporting.native_policies = read_flag(text)?;
+        Ok(())
+    }),
 ];
 
 impl Settings {
@@ -176,6 +203,7 @@ impl Settings {
             services: HostAllowlist::default(),
             protected_namespaces: usual_protected_namespaces(namespace),
             exception_namespaces: vec![namespace.into()],
+            reporting: Reporting::default(),
         }
     }
 
@@ -256,6 +284,19 @@ impl Settings {
             "kiln.authorRights" => self.authors = old.authors,
             "kiln.maxSteps" => self.limits.steps = old.limits.steps,
             "kiln.services" => self.services = old.services.clone(),
+            "kiln.policyReports" => self.reporting.reports = old.reporting.reports,
+            "kiln.admissionReports" => self.reporting.admission = old.reporting.admission,
+            "kiln.enableReporting" => self.reporting.rules.clone_from(&old.reporting.rules),
+            "kiln.allowedResults" => self.reporting.results.clone_from(&old.reporting.results),
+            "kiln.backgroundScan" => self.reporting.scan = old.reporting.scan,
+            "kiln.backgroundScanInterval" => self.reporting.interval = old.reporting.interval,
+            "kiln.skipResourceFilters" => self.reporting.filtered = old.reporting.filtered,
+            "kiln.generateValidatingAdmissionPolicy" => {
+                self.reporting.native_policies = old.reporting.native_policies;
+            }
+            "kiln.omitEvents" => {
+                self.reporting.omitted_events.clone_from(&old.reporting.omitted_events);
+            }
             _ => {}
         }
     }
@@ -500,6 +541,11 @@ mod tests {
             ("kiln.maxSteps", "many"),
             ("kiln.authorRights", "some"),
             ("kiln.services", "http://a"),
+            ("kiln.policyReports", "off"),
+            ("kiln.enableReporting", "validate,images"),
+            ("kiln.allowedResults", "good"),
+            ("kiln.backgroundScanInterval", "often"),
+            ("kiln.omitEvents", "all"),
         ] {
             let (new, warnings) = old.read(Some(&config(key, text)));
             assert_eq!(warnings.len(), 1, "{key} {text}");
@@ -533,6 +579,14 @@ mod tests {
         assert!(read("kiln.protectedNamespaces", "").protected_namespaces.is_empty());
         assert!(read("kiln.services", "").protected_namespaces.contains(&"kube-public".into()));
         assert_eq!(read("maxContextSize", "4Mi").limits.context_bytes, 4 << 20);
+        assert!(!read("kiln.policyReports", "false").reporting.reports);
+        assert!(!read("kiln.admissionReports", "false").reporting.admission);
+        assert_eq!(read("kiln.enableReporting", "generate").reporting.rules.len(), 1);
+        assert_eq!(read("kiln.allowedResults", "fail,error").reporting.results.len(), 2);
+        assert!(!read("kiln.backgroundScan", "false").reporting.scan);
+        assert_eq!(read("kiln.backgroundScanInterval", "30m").reporting.interval, 1_800);
+        assert!(read("kiln.skipResourceFilters", "false").reporting.filtered);
+        assert_eq!(read("kiln.omitEvents", "PolicyApplied").reporting.omitted_events.len(), 1);
         let conditions = "- name: a\n  expression: 'true'\n";
         assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);
         assert_eq!(read("defaultRegistry", "docker.io").filters.len(), settings.filters.len());

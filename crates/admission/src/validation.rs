@@ -9,14 +9,15 @@
 //! Rules that can neither refuse nor warn have no part in the answer, so they are evaluated after it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use kiln_engine::{Event, RuleOutcome, RuleSet, Status};
+use kiln_engine::{Event, RuleOutcome, RuleSet, Status, Verdict};
 use kiln_rules::{Actions, FailureActions, FailurePolicy, Program, Rule, RuleId};
 use kiln_value::{Map, Str, Value};
 
 use crate::review::{Response, sent_kind};
 
-/// What a rule that checks objects found.
+/// What a rule found about an object, or did to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidationResult {
     /// The rule.
@@ -31,9 +32,31 @@ pub struct ValidationResult {
     pub properties: Vec<(Str, Str)>,
     /// The exceptions that mean the object.
     pub exceptions: Vec<Str>,
+    /// How long its evaluation took, if that was measured.
+    pub took: Option<Duration>,
 }
 
 impl ValidationResult {
+    /// What a rule that changes the object of a request did; none when it has nothing to do with it.
+    pub(crate) fn of_change(outcome: &RuleOutcome, subject: &str) -> Option<Self> {
+        let status = match outcome.verdict {
+            Verdict::Pass => Status::Pass,
+            Verdict::Skip => Status::Skip,
+            Verdict::Error => Status::Error,
+            Verdict::NoMatch | Verdict::Lapsed => return None,
+        };
+        let in_cel = outcome.rule.in_reports().is_none();
+        let message = match status {
+            _ if outcome.is_excepted() => outcome.message(),
+            // Kyverno: in these words.
+            Status::Pass if in_cel => "success".to_owned(),
+            Status::Pass => format!("mutated {subject}"),
+            _ => outcome.message(),
+        };
+        let result = ValidationResult::of(outcome)?;
+        Some(ValidationResult { status, message, actions: Actions::default(), ..result })
+    }
+
     /// What an outcome says; none when the rule has nothing to do with the object.
     pub fn of(outcome: &RuleOutcome) -> Option<Self> {
         let status = outcome.status();
@@ -48,6 +71,7 @@ impl ValidationResult {
             actions: violation.or(outcome.on_error).unwrap_or_default(),
             properties: outcome.properties.clone(),
             exceptions: outcome.exceptions.clone(),
+            took: outcome.took,
         })
     }
 
@@ -184,6 +208,11 @@ pub(crate) fn may_answer(rule: &Rule) -> bool {
     let FailureActions { usual, overrides } = &program.on_failure;
     let all = overrides.iter().map(|entry| entry.actions).chain([*usual]);
     all.into_iter().any(|actions| actions.deny || actions.warn)
+}
+
+/// Whether objects that fail a rule are refused.
+pub(crate) fn denies(rule: &Rule) -> bool {
+    matches!(&rule.program, Program::Validate(program) if program.on_failure.usual.deny)
 }
 
 /// The results of rules for an event.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use kiln_cleanup::TTL_LABEL;
 use kiln_object::policy_kinds::{OWN_GROUP, POLICY_KINDS, PolicyFamily, PolicyKind, PolicyRole};
 use kiln_object::{EngineNames, Kind, Kinds};
 use kiln_rules::{
@@ -21,12 +22,14 @@ use crate::settings::Settings;
 
 /// The path at which policies are checked.
 pub const POLICY_PATH: &str = "/policyvalidate";
+/// The path at which values of the TTL label are checked.
+pub const TTL_PATH: &str = "/verifyttl";
 /// The label on every configuration.
 pub const MANAGED_BY: &str = "webhook.kyverno.io/managed-by";
 
 /// Whether reviews are answered at a path.
 pub fn is_served(path: &str) -> bool {
-    path == POLICY_PATH || path == AUTHOR_PATH || Hooks::knows(path)
+    [POLICY_PATH, AUTHOR_PATH, TTL_PATH].contains(&path) || Hooks::knows(path)
 }
 
 /// Where an API server finds the webhooks.
@@ -85,8 +88,15 @@ pub fn configurations(
     let policies = vec![policy_webhook(&settings.names, address, ca_bundle)];
     let authors = author_webhook(settings.authors, &settings.names, address, ca_bundle);
     let names = settings.names.webhook_configurations();
-    let webhooks =
-        [of(Purpose::Mutate), of(Purpose::Observe), policies, authors.into_iter().collect()];
+    // Beside Kyverno, the label is for its cleanup controller.
+    let labels = settings.names.stands_for_kyverno().then(|| ttl_webhook(address, ca_bundle));
+    let webhooks = [
+        of(Purpose::Mutate),
+        of(Purpose::Observe),
+        policies,
+        authors.into_iter().collect(),
+        labels.into_iter().collect(),
+    ];
     let both = names.into_iter().zip(webhooks);
     both.map(|((kind, name), webhooks)| configuration(kind, &name, webhooks, settings)).collect()
 }
@@ -228,6 +238,20 @@ fn policy_webhook(names: &EngineNames, address: &Address, ca_bundle: &str) -> Va
     rules.push(on_policies("api.kubemod.io", &["modrules"]));
     let name = "validate-policy.kyverno.svc";
     Value::Map(for_policies(name, POLICY_PATH, rules, address, ca_bundle))
+}
+
+/// The webhook that warns of values of the TTL label that cannot be read. It never denies: a request that it does not
+/// answer goes through.
+fn ttl_webhook(address: &Address, ca_bundle: &str) -> Value {
+    let rule = value!({
+        "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*"], "scope": "*",
+    });
+    let name = "validate-ttl.kyverno.svc";
+    let mut webhook = for_policies(name, TTL_PATH, vec![rule], address, ca_bundle);
+    webhook.insert("failurePolicy", FailurePolicy::Ignore.to_string());
+    let has_label = value!({"matchExpressions": [{"key": TTL_LABEL, "operator": "Exists"}]});
+    webhook.insert("objectSelector", has_label);
+    Value::Map(webhook)
 }
 
 /// One selector for what several ask.

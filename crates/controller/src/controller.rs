@@ -174,7 +174,6 @@ impl Controller {
         // What could not be listed may be there now.
         self.cache.retry_lists();
         self.follow_trigger_kinds();
-        self.follow_reports();
         // What waits may have waited for one of them.
         let waiting: Vec<Key> = self
             .queue
@@ -246,7 +245,6 @@ impl Controller {
             let Some(key) = self.queue.pop(|key| work.is_busy(key)) else { break };
             self.reconcile(&key);
         }
-        self.write_reports();
         // Keys may wait for kinds that nothing followed before.
         self.list_kinds();
         self.save_checkpoint();
@@ -267,7 +265,6 @@ impl Controller {
             Purpose::Checkpoint => self.checkpoint_answered(answer),
             Purpose::CheckpointRead => self.checkpoint_read(answer),
             Purpose::UpdateRequest(name) => self.request_answered(&name, answer),
-            Purpose::Report(id) => self.report_answered(&id, answer),
             Purpose::InboxEntry(name) => self.carrier_answered(&name, answer),
         }
     }
@@ -313,7 +310,6 @@ impl Controller {
             self.policies.next_deadline(self.now),
             self.checkpoint.next_deadline(),
             self.status.next_deadline(),
-            self.reports.next_deadline(),
             self.inbox.next_deadline(),
             self.work.rights.next_deadline(),
         ]
@@ -406,6 +402,7 @@ impl Controller {
     /// Lists everything again, and looks at every key.
     fn resync(&mut self) {
         self.cache.resync();
+        self.reports.resync();
         self.look_for_new_targets();
         self.look_at_everything();
     }

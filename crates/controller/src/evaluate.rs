@@ -21,7 +21,7 @@ use crate::left::{Left, Sender};
 use crate::signature::Proof;
 use crate::work_queue::{Condition, Key, KeyState, Pending, Waiting};
 
-/// Evaluates rules. Only tests replace it, which need evaluations that take for ever or panic.
+/// Evaluates rules. A host replaces it to time evaluations, and tests do that need some which take for ever or panic.
 pub trait Evaluate: Send + Sync {
     /// Evaluates a rule with its exceptions.
     fn evaluate(
@@ -350,6 +350,7 @@ fn broke_off(rule: &Rule, event: &Event) -> RuleOutcome {
         properties: Vec::new(),
         lineage: event.lineage.clone(),
         cost: Cost::default(),
+        took: None,
         trace: None,
     }
 }

@@ -68,7 +68,7 @@
 //! | what services answered | process | 1,000, for 30 seconds | asked again |
 //! | where objects were that others deleted and rules want | process | one per such object | what is there instead stays, unless the rule takes over what others made |
 //! | corrections of contested objects | process | one per such object | the count begins again |
-//! | results for reports | reports of the triggers; in the process until they are written | one per trigger and policy | the report says what was true before |
+//! | results for reports | reports of the triggers, which the host keeps; a hash of what was told | one per key | told again, and compared with the report |
 //! | other UpdateRequests | cluster | one per key that waits, failed or was skipped | nothing: they are a window, not the work |
 //!
 //! # Errors
@@ -120,6 +120,7 @@ mod work_queue;
 pub use controller::{Controller, ControllerEvent, Request};
 pub use evaluate::{Engine, Evaluate};
 pub use lookups::{AccessCheck, Lookup, LookupResult, Question, ServiceQuestion};
+pub use reports::{TriggerReport, TriggerResult};
 pub use settings::Settings;
 pub use signature::{ClaimKey, ClaimKeys};
 pub use stored_policies::{CompilePolicy, PolicyFeed, PolicySnapshot, StoredPolicy};

@@ -27,7 +27,6 @@ pub(crate) enum Purpose {
     Checkpoint,
     CheckpointRead,
     UpdateRequest(String),
-    Report(ObjectId),
     InboxEntry(Str),
 }
 

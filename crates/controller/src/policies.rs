@@ -134,7 +134,6 @@ impl Controller {
         }
         self.start_if_known();
         if first && self.policies.is_running() {
-            self.prune_reports();
             self.scan_known_kinds();
         }
     }
@@ -150,8 +149,6 @@ impl Controller {
         held.policy = None;
         held.change();
         self.rebuild_rules();
-        self.follow_reports();
-        self.prune_reports();
     }
 
     /// A policy is about to be gone: what it says last decides about its downstreams.
@@ -274,7 +271,6 @@ impl Controller {
             })
             .collect();
         self.rebuild_rules();
-        self.follow_reports();
         for (key, kinds) in removed {
             for kind in kinds {
                 self.cache.follow(&kind);
@@ -460,6 +456,7 @@ impl Controller {
         self.leave_pass(key);
         self.unshow(key);
         self.queue.remove(key);
+        self.reports.forget(key);
         self.forget_replaced(key);
         if self.policies.rules.rule(&key.rule).is_some_and(|rule| !rule.lifecycle.synchronize) {
             self.checkpoint.touch();

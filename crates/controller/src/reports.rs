@@ -1,36 +1,53 @@
-//! Policy reports: what users and their tools read about what policies made of each object.
+//! What is told of rules that act on stored objects, for policy reports: what each came to for its trigger.
 //!
-//! One report per trigger, named by its UID and owned by it, so that it goes with it. Results are added,
-//! replaced and removed one policy at a time, and only a difference is written. Results of others in the
-//! same report are left alone. What is to be written is remembered until it is; when that is lost, a report
-//! says what was true when its trigger was last looked at.
+//! The controller only tells; who keeps reports puts results together with those of other rules, and writes. The same is
+//! told once, and again after a resync, so that what was lost heals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use kiln_cluster::{ApiError, Call, KindKey, Preconditions, Reason, Reply};
-use kiln_engine::{Ownership, RuleOutcome, Verdict};
+use kiln_engine::{Effect, Ownership, PatchTarget, RuleOutcome, Status, Verdict};
 use kiln_object::report_form::is_report_group;
-use kiln_object::{Change as Told, Gvk, ObjectId, ReportForm, metadata};
-use kiln_rules::{PolicyId, ReportWords, Rule};
-use kiln_value::{Map, Str, Value, value};
+use kiln_object::{Gvk, ObjectId};
+use kiln_rules::{Program, Rule, RuleId};
+use kiln_value::Str;
 
-use crate::cache::ObjectCache;
 use crate::controller::Controller;
-use crate::outbox::Purpose;
-use crate::retry::backoff;
 use crate::work_queue::{Condition, Key, Waiting};
 
-/// The group of reports.
-/// How often a write is tried that the cluster refuses.
-const MOST_TRIES: u32 = 6;
+/// What a rule came to for a trigger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TriggerReport {
+    pub rule: RuleId,
+    pub trigger: ObjectId,
+    /// The identity of the trigger.
+    pub uid: Str,
+    /// None when the rule has nothing to do with the trigger any more.
+    pub result: Option<TriggerResult>,
+}
+
+/// How a rule that acts on stored objects ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TriggerResult {
+    pub status: Status,
+    pub message: String,
+    /// What is added to reports: what the rule says, and what it made or changed.
+    pub properties: Vec<(Str, Str)>,
+    /// The exceptions that mean the trigger.
+    pub exceptions: Vec<Str>,
+}
 
 /// What an evaluation says for reports.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Said {
     /// The policy acts on the object. Whether it could is known when the work is done.
-    Acts { properties: Vec<(Str, Str)> },
+    Acts {
+        properties: Vec<(Str, Str)>,
+        /// The stored objects that it changes.
+        patched: Vec<ObjectId>,
+    },
     /// Exceptions mean the object.
-    Excepted { result: &'static str, why: String, exceptions: Vec<Str> },
+    Excepted { status: Status, why: String, exceptions: Vec<Str> },
     /// The policy has nothing to do with the object any more.
     Nothing,
 }
@@ -40,14 +57,22 @@ impl Said {
     pub(crate) fn of(outcome: &RuleOutcome) -> Option<Self> {
         if outcome.is_excepted() {
             return Some(Said::Excepted {
-                result: outcome.verdict.as_str(),
+                status: outcome.status(),
                 why: outcome.why.clone().unwrap_or_default().into_owned(),
                 exceptions: outcome.exceptions.clone(),
             });
         }
         match outcome.verdict {
             Verdict::Pass | Verdict::Error => {
-                Some(Said::Acts { properties: outcome.properties.clone() })
+                let patched = outcome.effects.iter().filter_map(|effect| match effect {
+                    Effect::Patch(patch) => match &patch.target {
+                        PatchTarget::Stored { object, .. } => Some(object.clone()),
+                        PatchTarget::Trigger => None,
+                    },
+                    _ => None,
+                });
+                let properties = outcome.properties.clone();
+                Some(Said::Acts { properties, patched: patched.collect() })
             }
             Verdict::Lapsed => Some(Said::Nothing),
             Verdict::Skip | Verdict::NoMatch => None,
@@ -55,351 +80,135 @@ impl Said {
     }
 }
 
-/// Reports that are to be changed.
+/// What waits to be told, and what was.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    changes: BTreeMap<ObjectId, Change>,
-}
-
-/// What is to change in a report: results by policy, none for one that goes.
-#[derive(Debug, Default)]
-struct Change {
-    results: BTreeMap<Str, Option<Value>>,
-    /// Those that are being written.
-    sent: Option<BTreeMap<Str, Option<Value>>>,
-    from: u64,
-    tries: u32,
+    waiting: BTreeMap<Key, TriggerReport>,
+    /// A hash of what was told last.
+    told: HashMap<Key, u64>,
 }
 
 impl Reports {
-    /// A result is to be in a report, or to go from it.
-    fn change(&mut self, id: ObjectId, policy: Str, result: Option<Value>, from: u64) {
-        let change = self.changes.entry(id).or_insert(Change { from, ..Change::default() });
-        change.results.insert(policy, result);
-    }
-
-    /// The calls that write the reports which are due.
-    fn poll(
-        &mut self,
-        now: u64,
-        cache: &ObjectCache,
-        form: &ReportForm,
-        backoff: u64,
-    ) -> Vec<(ObjectId, Call)> {
-        let mut calls = Vec::new();
-        self.changes.retain(|id, change| {
-            if change.sent.is_some() || change.from > now {
-                return true;
-            }
-            let kind = KindKey::of(&id.gvk);
-            if !cache.is_known(&kind) {
-                let hopeless = !cache.kinds.contains_key(&kind) || change.tries >= MOST_TRIES;
-                change.tries += 1;
-                change.from = now + backoff;
-                return !hopeless;
-            }
-            let Some(call) = written(cache, form, id, change) else { return false };
-            change.sent = Some(std::mem::take(&mut change.results));
-            calls.push((id.clone(), call));
-            true
-        });
-        calls
-    }
-
-    /// What follows from the answer to a write. By the time of the next try the cache knows what another writer wrote.
-    fn on_reply(&mut self, id: &ObjectId, failed: Option<Reason>, retry: impl Fn(u32) -> u64) {
-        let Some(change) = self.changes.get_mut(id) else { return };
-        let sent = change.sent.take().unwrap_or_default();
-        let Some(reason) = failed else {
-            change.tries = 0;
-            if change.results.is_empty() {
-                self.changes.remove(id);
-            }
-            return;
-        };
-        change.tries += 1;
-        let hopeless =
-            matches!(reason, Reason::Invalid | Reason::NamespaceTerminating | Reason::UnknownKind);
-        let given_up = reason != Reason::Unavailable && change.tries >= MOST_TRIES;
-        if hopeless || given_up {
-            self.changes.remove(id);
-            return;
+    fn tell(&mut self, key: &Key, report: TriggerReport) {
+        let mut hasher = DefaultHasher::new();
+        format!("{:?}", report.result).hash(&mut hasher);
+        let hash = hasher.finish();
+        if self.told.insert(key.clone(), hash) != Some(hash) {
+            self.waiting.insert(key.clone(), report);
         }
-        for (policy, result) in sent {
-            change.results.entry(policy).or_insert(result);
-        }
-        change.from = retry(change.tries);
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        let waiting = self.changes.values().filter(|change| change.sent.is_none());
-        waiting.map(|change| change.from).min()
+    /// A key is forgotten. What waits is still told.
+    pub(crate) fn forget(&mut self, key: &Key) {
+        self.told.remove(key);
+    }
+
+    /// Everything is told again when it is looked at.
+    pub(crate) fn resync(&mut self) {
+        self.told.clear();
     }
 }
 
 impl Controller {
-    /// Follows reports where reporting is on and the cluster has them.
-    pub(crate) fn follow_reports(&mut self) {
-        let wanted = self.env.settings.reports
-            && self.policies.states.values().any(|held| held.record.policy.is_reported());
-        for kind in self.env.settings.report_form.kinds() {
-            if wanted && self.env.kinds.get(&kind).is_some() {
-                self.cache.follow(&kind);
-            }
-        }
+    /// The next thing that is to be reported, and was not taken before.
+    pub fn take_report(&mut self) -> Option<TriggerReport> {
+        self.reports.waiting.pop_first().map(|(_, report)| report)
     }
 
-    /// Removes results of policies that are gone.
-    pub(crate) fn prune_reports(&mut self) {
-        if !self.policies.is_running() || !self.env.settings.reports {
-            return;
-        }
-        let is_there = |policy: &str| {
-            let mut held = self.policies.states.values().filter(|held| held.policy.is_some());
-            held.any(|held| held.record.policy.is_reported() && held.record.policy.key() == policy)
-        };
-        let mut lost = Vec::new();
-        let kinds = self.env.settings.report_form.kinds();
-        for entry in kinds.iter().flat_map(|kind| self.cache.entries(&KindKey::of(kind))) {
-            let Ok(id) = ObjectId::of(&entry.object) else { continue };
-            for policy in results(&entry.object).filter_map(policy_of) {
-                if !is_there(policy) {
-                    lost.push((id.clone(), Str::from(policy)));
-                }
-            }
-        }
-        for (id, policy) in lost {
-            self.change_report(id, policy, None);
-        }
+    /// Whether something waits to be taken by [`Controller::take_report`].
+    pub fn has_reports(&self) -> bool {
+        !self.reports.waiting.is_empty()
     }
 
     /// Reports how the work on a key ended.
     pub(crate) fn report(&mut self, key: &Key, said: Option<Said>, worst: Option<&Condition>) {
-        let reported = self.env.settings.reports && key.rule.policy.is_reported();
-        let Some(said) = said.filter(|_| reported) else { return };
+        let Some(said) = said else { return };
         let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else { return };
         let Some((trigger, _)) = self.cache.by_uid(&key.trigger) else { return };
         // Reports about reports would have no end.
         if is_report_group(&trigger.gvk.group) {
             return;
         }
-        let kinds = self.env.settings.report_form.kinds();
-        let kind = match self.env.kinds.is_namespaced(&trigger.gvk) {
-            Some(true) => &kinds[0],
-            _ => &kinds[1],
-        };
-        let id = ObjectId::new(
-            kind.clone(),
-            &trigger.namespace,
-            &self.env.settings.report_form.name(&key.trigger),
-        );
-        if !self.cache.kinds.contains_key(&KindKey::of(kind)) {
-            return;
-        }
-        let policy = Str::from(key.rule.policy.key());
         let result = match (said, worst) {
             (Said::Nothing, _) => None,
-            (Said::Excepted { result, why, exceptions }, _) => {
-                let names: Vec<&str> =
-                    exceptions.iter().map(|name| name.rsplit('/').next().unwrap_or(name)).collect();
-                let properties = vec![("exceptions".into(), names.join(",").into())];
-                Some(self.result(&rule, "exception", result, &why, properties))
+            (Said::Excepted { status, why, exceptions }, _) => {
+                let properties = Vec::new();
+                Some(TriggerResult { status, message: why, properties, exceptions })
             }
-            (Said::Acts { .. }, Some(worst)) => {
+            (Said::Acts { properties, .. }, Some(worst)) => {
                 let tries = self.queue.get(key).map_or(0, |state| state.tries);
                 if worst.reason == Waiting::Unavailable && tries < 2 {
                     // It may well go through the next time.
                     return;
                 }
-                let message = format!("failed to evaluate policy: {}", worst.message);
-                Some(self.result(&rule, &key.rule.rule, "error", &message, Vec::new()))
+                let in_cel = rule.script.is_some();
+                let begin = if in_cel { "failed to evaluate policy: " } else { "" };
+                Some(TriggerResult {
+                    status: Status::Error,
+                    message: format!("{begin}{}", worst.message),
+                    properties,
+                    exceptions: Vec::new(),
+                })
             }
-            (Said::Acts { mut properties }, None) => {
-                let made = self.made_for(key);
-                if !made.is_empty() {
-                    properties.push(("generated-resources".into(), made.into()));
-                }
-                let message = "policy evaluated successfully";
-                Some(self.result(&rule, &key.rule.rule, "pass", message, properties))
+            (Said::Acts { properties, patched }, None) => {
+                Some(self.acted(key, &rule, properties, patched))
             }
         };
-        self.change_report(id, policy, result);
+        let (rule, uid) = (key.rule.clone(), key.trigger.clone());
+        let report = TriggerReport { rule, trigger: trigger.clone(), uid, result };
+        self.reports.tell(key, report);
+    }
+
+    /// What is said of work that is done.
+    fn acted(
+        &self,
+        key: &Key,
+        rule: &Rule,
+        mut properties: Vec<(Str, Str)>,
+        patched: Vec<ObjectId>,
+    ) -> TriggerResult {
+        let generates = matches!(rule.program, Program::Generate(_));
+        let (verb, property, objects) = match generates {
+            true => ("generated", "generated-resources", self.made_for(key)),
+            false => ("mutated", "patched-target", patched),
+        };
+        if !objects.is_empty() {
+            let list: Vec<String> = objects.iter().map(go_text).collect();
+            properties.push((property.into(), list.join("; ").into()));
+        }
+        let message = match rule.script {
+            Some(_) if generates => "policy evaluated successfully".to_owned(),
+            Some(_) => "success".to_owned(),
+            None if objects.is_empty() => String::new(),
+            None => {
+                let list: Vec<String> = objects.iter().map(subject).collect();
+                format!("{verb} {}", list.join(", "))
+            }
+        };
+        TriggerResult { status: Status::Pass, message, properties, exceptions: Vec::new() }
     }
 
     /// The objects that a rule made of a trigger.
-    // Kyverno: as Go prints kinds.
-    fn made_for(&self, key: &Key) -> String {
+    fn made_for(&self, key: &Key) -> Vec<ObjectId> {
         let wants = self.queue.get(key).map(|state| state.wants.as_slice()).unwrap_or_default();
         let own = wants.iter().filter(|id| {
             let mark = self.cache.get(id).and_then(Ownership::read);
             mark.is_some_and(|mark| mark.is_by(&key.rule, &key.trigger))
         });
-        let written = own.map(|ObjectId { gvk, namespace, name }| {
-            let Gvk { group, version, kind } = gvk;
-            format!("{group}/{version}, Kind={kind} Name={name} Namespace={namespace}")
-        });
-        written.collect::<Vec<_>>().join("; ")
-    }
-
-    fn result(
-        &self,
-        rule: &Rule,
-        name: &str,
-        result: &str,
-        message: &str,
-        properties: Vec<(Str, Str)>,
-    ) -> Value {
-        let policies = self.policies.rules.policies();
-        let policy = policies.iter().find(|policy| policy.id == rule.id.policy);
-        let ReportWords { category, severity, .. } =
-            policy.map(|policy| policy.report.clone()).unwrap_or_default();
-        let mut all: Map = properties
-            .into_iter()
-            .map(|(key, text)| (kiln_value::Key::from(key.as_str()), text))
-            .collect();
-        all.insert("process", "admission review");
-        let mut map = Map::new();
-        if let Some(category) = category {
-            map.insert("category", category);
-        }
-        map.insert("message", message);
-        map.insert("policy", rule.id.policy.key());
-        map.insert("properties", all);
-        map.insert("result", result);
-        map.insert("rule", name);
-        map.insert("scored", true);
-        if let Some(severity) = severity {
-            map.insert("severity", severity);
-        }
-        map.insert("source", rule.id.policy.dialect.report_source());
-        map.insert("timestamp", value!({"nanos": 0, "seconds": self.now / 1000}));
-        Value::Map(map)
-    }
-
-    fn change_report(&mut self, id: ObjectId, policy: Str, result: Option<Value>) {
-        self.reports.change(id, policy, result, self.now + self.env.settings.report_after);
-    }
-
-    /// Writes the reports that are due.
-    pub(crate) fn write_reports(&mut self) {
-        let backoff = self.env.settings.backoff;
-        let form = self.env.settings.report_form.clone();
-        for (id, call) in self.reports.poll(self.now, &self.cache, &form, backoff) {
-            self.ask(Purpose::Report(id), call);
-        }
-    }
-
-    pub(crate) fn report_answered(&mut self, id: &ObjectId, answer: Result<Reply, ApiError>) {
-        let (now, settings) = (self.now, &self.env.settings);
-        let failed = answer.as_ref().err().map(|error| error.reason);
-        self.reports.on_reply(id, failed, |tries| now + backoff(settings, tries));
-        let Ok(reply) = answer else { return };
-        let difference = match reply.object() {
-            Some(object) => self.cache.note_answer(&object),
-            None => {
-                let gone = self.cache.get(id).cloned();
-                gone.and_then(|gone| self.cache.note(&gone, Told::Deleted))
-            }
-        };
-        if let Some(difference) = difference {
-            self.on_difference(&difference, true);
-        }
+        own.cloned().collect()
     }
 }
 
-/// The call that makes a report say what it should; none when it does.
-fn written(cache: &ObjectCache, form: &ReportForm, id: &ObjectId, change: &Change) -> Option<Call> {
-    let live = cache.get(id).filter(|live| !metadata::is_deleted(live));
-    let trigger = cache.by_uid(form.uid(&id.name));
-    let before: Vec<&Value> = live.into_iter().flat_map(results).collect();
-    let mut after: Vec<Value> = Vec::new();
-    let mut left = change.results.clone();
-    for result in &before {
-        match policy_of(result).and_then(|policy| left.remove(policy)) {
-            None => after.push(Value::clone(result)),
-            Some(Some(new)) if untimed(&new) == untimed(result) => {
-                after.push(Value::clone(result));
-            }
-            Some(new) => after.extend(new),
-        }
-    }
-    after.extend(left.into_values().flatten());
-    let Some(live) = live else {
-        let (trigger, object) = trigger.filter(|_| !after.is_empty())?;
-        return Some(Call::create(report(form.manager(), id, trigger, object, after)));
-    };
-    if before.iter().copied().eq(after.iter()) {
-        return None;
-    }
-    if after.is_empty() {
-        let preconditions = Preconditions {
-            uid: metadata::uid(live).map(Str::from),
-            resource_version: metadata::resource_version(live).map(Str::from),
-        };
-        return Some(Call::Delete { target: id.clone(), preconditions });
-    }
-    let mut report = live.clone();
-    let map = report.as_map_mut()?;
-    map.insert("summary", summary(&after));
-    map.insert("results", Value::from(after));
-    Some(Call::update(report))
+/// An object as Kyverno names it in properties, where Go prints its kind.
+fn go_text(id: &ObjectId) -> String {
+    let ObjectId { gvk: Gvk { group, version, kind }, namespace, name } = id;
+    let text = format!("{group}/{version}, Kind={kind} Name={name}");
+    if namespace.is_empty() { text } else { format!("{text} Namespace={namespace}") }
 }
 
-fn results(report: &Value) -> impl Iterator<Item = &Value> {
-    report.get("results").and_then(Value::as_list).into_iter().flat_map(|list| list.iter())
-}
-
-/// The policy of a result, if it is one of ours.
-fn policy_of(result: &Value) -> Option<&str> {
-    let source = PolicyId::REPORTED_SOURCE;
-    result.str_at(["policy"]).filter(|_| result.str_at(["source"]) == Some(source))
-}
-
-/// A result without when it came.
-fn untimed(result: &Value) -> Value {
-    let mut result = result.clone();
-    result.remove(["timestamp"]);
-    result
-}
-
-fn summary(results: &[Value]) -> Value {
-    let count = |word: &str| {
-        let counted = results.iter().filter(|result| result.str_at(["result"]) == Some(word));
-        i64::try_from(counted.count()).unwrap_or(i64::MAX)
-    };
-    value!({
-        "error": count("error"), "fail": count("fail"), "pass": count("pass"),
-        "skip": count("skip"), "warn": count("warn"),
-    })
-}
-
-fn report(
-    manager: &str,
-    id: &ObjectId,
-    trigger: &ObjectId,
-    object: &Value,
-    results: Vec<Value>,
-) -> Value {
-    let mut owner = Map::new();
-    owner.insert("apiVersion", trigger.gvk.api_version());
-    owner.insert("kind", trigger.gvk.kind.clone());
-    owner.insert("name", trigger.name.clone());
-    owner.insert("uid", metadata::uid(object).unwrap_or_default());
-    let mut scope = owner.clone();
-    let mut about = Map::new();
-    about.insert("name", id.name.clone());
-    if !id.namespace.is_empty() {
-        about.insert("namespace", id.namespace.clone());
-        scope.insert("namespace", id.namespace.clone());
-    }
-    about.insert("labels", value!({"app.kubernetes.io/managed-by": manager}));
-    about.insert("ownerReferences", Value::from_iter([Value::Map(owner)]));
-    let mut report = Map::new();
-    report.insert("apiVersion", id.gvk.api_version());
-    report.insert("kind", id.gvk.kind.clone());
-    report.insert("metadata", about);
-    report.insert("scope", scope);
-    report.insert("summary", summary(&results));
-    report.insert("results", Value::from(results));
-    Value::Map(report)
+/// An object as Kyverno names it in messages.
+fn subject(id: &ObjectId) -> String {
+    let ObjectId { gvk, namespace, name } = id;
+    let text = format!("{}/{name}", gvk.kind);
+    if namespace.is_empty() { text } else { format!("{text} in namespace {namespace}") }
 }

@@ -2,7 +2,7 @@
 
 use kiln_engine::author::Authors;
 use kiln_engine::{Limits, ResourceFilter, usual_protected_namespaces};
-use kiln_object::{EngineNames, Gvk, ReportForm};
+use kiln_object::{EngineNames, Gvk};
 use kiln_value::Str;
 
 use crate::signature::ClaimKeys;
@@ -47,14 +47,8 @@ pub struct Settings {
     pub pending_after: u64,
     /// The same for work that waits for something which is not there: a source, or a namespace.
     pub missing_after: u64,
-    /// How long a report waits for more results, so that several are one write.
-    pub report_after: u64,
     /// Objects that fire no rule: kind, namespace and name, with wildcards.
     pub filters: Vec<ResourceFilter>,
-    /// What rules come to is reported.
-    pub reports: bool,
-    /// In which form.
-    pub report_form: ReportForm,
     /// Whose policies are held to the rights of those who stored them, where that is written down.
     pub authors: Authors,
     /// Namespaces that objects cannot choose for what rules write, with wildcards.
@@ -92,10 +86,7 @@ impl Default for Settings {
             failed_request_life: 60_000,
             pending_after: 5_000,
             missing_after: 500,
-            report_after: 500,
             filters: ResourceFilter::usual("kyverno"),
-            reports: true,
-            report_form: ReportForm::default(),
             authors: Authors::All,
             protected_namespaces: usual_protected_namespaces("kyverno"),
             follow_rights: true,

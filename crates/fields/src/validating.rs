@@ -71,9 +71,8 @@ pub static VALIDATING_AUTOGEN: FieldTable = FieldTable::new(
         table(
             "validatingAdmissionPolicy",
             &SWITCH,
-            "Whether Kyverno creates a ValidatingAdmissionPolicy. Kiln does not.",
-        )
-        .ignored(),
+            "Whether a ValidatingAdmissionPolicy is generated, which the API server runs itself; in clusters only.",
+        ),
     ],
 );
 
@@ -167,10 +166,12 @@ pub static CEL_RULE: FieldTable = FieldTable::new(
         PARAMETERS,
         BOUND_PARAMETERS,
         ANNOTATIONS,
-        boolean("generate", "Whether Kyverno creates a ValidatingAdmissionPolicy. Kiln does not.")
-            .default("false")
-            .example("true")
-            .ignored(),
+        boolean(
+            "generate",
+            "Whether a ValidatingAdmissionPolicy is generated, which the API server runs itself; in clusters only.",
+        )
+        .default("false")
+        .example("true"),
     ],
 );
 

@@ -144,7 +144,12 @@ fn core(options: &Options, component: &str) -> Vec<Value> {
             rules.push(reports);
             // Whether the policy webhook is registered decides when policies are ready.
             let (resource, names) = webhooks(options, "ValidatingWebhookConfiguration");
-            rules.push(named("admissionregistration.k8s.io", &resource, &names, &["get"]));
+            let group = "admissionregistration.k8s.io";
+            rules.push(named(group, &resource, &names, &["get"]));
+            // What policies that ask for it are generated as.
+            let native = ["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
+            let verbs = ["get", "list", "create", "update", "delete"];
+            rules.push(rule(&[group], &native, &verbs));
             rules
         }
         // What policies read of the cluster besides what they delete; what they delete, users grant.

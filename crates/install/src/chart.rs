@@ -7,7 +7,7 @@
 use kiln_value::{Map, Value, json};
 use kiln_yaml::emit_documents;
 
-use crate::definitions::{self, definitions, is_of_kyverno, own_definitions};
+use crate::definitions::{self, definitions, is_of_kyverno, is_of_reports, own_definitions};
 use crate::{Grant, Monitoring, Options, access, marked, monitoring};
 
 const NAMESPACE: &str = "mark-namespace";
@@ -34,12 +34,15 @@ pub fn templates() -> Vec<(&'static str, String)> {
         template(&definitions.collect::<Vec<_>>())
     };
     let (shared, others): (Vec<_>, Vec<_>) = definitions().into_iter().partition(is_of_kyverno);
+    let (reports, shared): (Vec<_>, Vec<_>) = shared.into_iter().partition(is_of_reports);
     let stands_for_kyverno = r#"eq .Values.name "kyverno""#;
+    let reported = r#"or .Values.crds.reports (eq .Values.name "kyverno")"#;
     let own = r#"or .Values.crds.ownGroup (ne .Values.name "kyverno")"#;
     let open = definitions::open_reports();
     let crds = [
         (".Values.crds.install", kept(others)),
         (&*format!("and .Values.crds.install ({stands_for_kyverno})"), kept(shared)),
+        (&*format!("and .Values.crds.install ({reported})"), kept(reports)),
         (&*format!("and .Values.crds.install ({own})"), kept(own_definitions())),
         ("and .Values.crds.install .Values.openReports", kept(open)),
     ]

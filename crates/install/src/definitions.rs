@@ -269,6 +269,11 @@ pub(crate) fn is_of_kyverno(definition: &Value) -> bool {
     group == REPORT.group || POLICY_KINDS.iter().any(|row| row.kyverno_group() == group)
 }
 
+/// Whether a definition is of PolicyReports.
+pub(crate) fn is_of_reports(definition: &Value) -> bool {
+    definition.str_at(["spec", "group"]) == Some(REPORT.group)
+}
+
 impl Definition {
     /// A kind of this family whose objects live in namespaces.
     const fn namespaced(

@@ -22,9 +22,10 @@ pub use access::no_longer_installed;
 pub use definitions::{definitions, own_definitions};
 pub use monitoring::{alerts, dashboard};
 pub use options::{
-    CertificateSource, Certificates, Config, Controller, Crds, DisruptionBudget, Features, Grant,
-    Image, IssuerRef, Logging, Monitoring, NetworkPolicy, Options, Permissions, ServiceAccount,
-    TopologySpread, UninstallHook, over_defaults, published_image, words,
+    AllowedResults, BackgroundScan, CertificateSource, Certificates, Config, Controller, Crds,
+    DisruptionBudget, Features, Grant, Image, IssuerRef, Logging, Monitoring, NetworkPolicy,
+    OmittedEvents, Options, Permissions, ReportedRules, ServiceAccount, Switch, TopologySpread,
+    UninstallHook, over_defaults, published_image, words,
 };
 
 /// All objects, in the order in which they can be applied.
@@ -53,7 +54,11 @@ pub fn manifests(options: &Options) -> Vec<Value> {
 fn crds(options: &Options) -> Vec<Value> {
     let stands_for_kyverno = options.names().stands_for_kyverno();
     let mut all = definitions();
-    all.retain(|definition| stands_for_kyverno || !definitions::is_of_kyverno(definition));
+    all.retain(|definition| {
+        stands_for_kyverno
+            || !definitions::is_of_kyverno(definition)
+            || (options.crds.reports && definitions::is_of_reports(definition))
+    });
     if options.crds.own_group || !stands_for_kyverno {
         all.extend(own_definitions());
     }

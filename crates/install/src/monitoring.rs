@@ -28,7 +28,7 @@ const fn alert(
     Alert { name, severity, lasting, when, summary }
 }
 
-const ALERTS: [Alert; 14] = [
+const ALERTS: [Alert; 20] = [
     alert(
         "KilnAbsent",
         "critical",
@@ -127,6 +127,48 @@ const ALERTS: [Alert; 14] = [
         "sum(increase(kiln_requests_written_total{outcome=~\"failed|held back\"}[10m])) > 0",
         "Admission requests that rules need could not be stored.",
     ),
+    alert(
+        "KilnDenials",
+        "warning",
+        "15m",
+        "sum(rate(kiln_admission_requests_total{answer=\"refused\"}[10m])) / sum(rate(kiln_admission_requests_total[10m])) > 0.5",
+        "{{ $value | humanizePercentage }} of the admission requests are denied.",
+    ),
+    alert(
+        "KilnAuditsDropped",
+        "warning",
+        "5m",
+        "sum(increase(kiln_audits_dropped_total[15m])) > 0",
+        "Rules that audit were not evaluated for some requests: too many were waiting.",
+    ),
+    alert(
+        "KilnScanSlow",
+        "warning",
+        "1h",
+        "sum(kiln_scan_objects{state=\"waiting\"}) > 0",
+        "{{ $value }} objects wait for the background scan.",
+    ),
+    alert(
+        "KilnReportsWaiting",
+        "warning",
+        "15m",
+        "sum(kiln_reports_waiting) > 100",
+        "{{ $value }} policy reports wait to be written.",
+    ),
+    alert(
+        "KilnCleanupFails",
+        "warning",
+        "1m",
+        "sum by (policy_type, policy_name) (increase(kyverno_cleanup_controller_errors_total[1h])) > 0 or sum by (policy_type, policy_name) (increase(kyverno_deleting_controller_errors_total[1h])) > 0",
+        "{{ $labels.policy_type }} {{ $labels.policy_name }} cannot delete {{ $value }} objects.",
+    ),
+    alert(
+        "KilnTtlFails",
+        "warning",
+        "1m",
+        "sum by (resource_resource) (increase(kyverno_ttl_controller_errors_total[1h])) > 0",
+        "{{ $value }} {{ $labels.resource_resource }} whose TTL is over cannot be deleted.",
+    ),
 ];
 
 /// A picture of the dashboard: its title, unit, and what is drawn.
@@ -145,7 +187,7 @@ const fn panel(
     Panel { title, unit, lines }
 }
 
-const ROWS: [(&str, &[Panel]); 5] = [
+const ROWS: [(&str, &[Panel]); 7] = [
     (
         "Overview",
         &[
@@ -220,16 +262,20 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 ],
             ),
             panel(
-                "Results of the background scan",
+                "Denied requests by operation",
                 "reqps",
-                &[
-                    (
-                        "sum by (result) (rate(kiln_scan_results_total[$__rate_interval]))",
-                        "{{result}}",
-                    ),
-                    ("sum(kiln_reports_waiting)", "reports waiting"),
-                    ("sum(kiln_scan_objects{state=\"waiting\"})", "objects to scan"),
-                ],
+                &[(
+                    "sum by (operation) (rate(kiln_admission_requests_total{answer=\"refused\"}[$__rate_interval]))",
+                    "{{operation}}",
+                )],
+            ),
+            panel(
+                "Rules that fail at admission",
+                "reqps",
+                &[(
+                    "sum by (policy, rule) (rate(kiln_rule_results_total{result=~\"fail|error\"}[$__rate_interval]))",
+                    "{{policy}} {{rule}}",
+                )],
             ),
             panel(
                 "Requests passed to the controller",
@@ -261,36 +307,78 @@ const ROWS: [(&str, &[Panel]); 5] = [
                 &[("sum by (reason) (kiln_conditions)", "{{reason}}")],
             ),
             panel("Work queue items", "none", &[("sum(kiln_keys)", "rules × triggers")]),
+        ],
+    ),
+    (
+        "Reports and background scan",
+        &[
             panel(
-                "Objects deleted on schedules",
+                "Objects of the scan",
+                "none",
+                &[("sum by (state) (kiln_scan_objects)", "{{state}}")],
+            ),
+            panel(
+                "Results of the scan",
+                "ops",
+                &[(
+                    "sum by (result) (rate(kiln_scan_results_total[$__rate_interval]))",
+                    "{{result}}",
+                )],
+            ),
+            panel(
+                "Policies that objects fail in the scan",
+                "ops",
+                &[(
+                    "sum by (policy) (rate(kiln_scan_results_total{result=~\"fail|error\"}[$__rate_interval]))",
+                    "{{policy}}",
+                )],
+            ),
+            panel("Reports that wait", "none", &[("sum(kiln_reports_waiting)", "reports")]),
+        ],
+    ),
+    (
+        "Cleanup",
+        &[
+            panel(
+                "Objects deleted",
                 "ops",
                 &[
                     (
-                        "sum(rate(kyverno_cleanup_controller_deletedobjects_total[$__rate_interval]))",
-                        "cleanup policies",
+                        "sum by (policy_name) (rate(kyverno_cleanup_controller_deletedobjects_total[$__rate_interval]))",
+                        "cleanup policy {{policy_name}}",
                     ),
                     (
-                        "sum(rate(kyverno_cleanup_controller_errors_total[$__rate_interval]))",
-                        "cleanup policies: errors",
+                        "sum by (policy_name) (rate(kyverno_deleting_controller_deletedobjects_total[$__rate_interval]))",
+                        "DeletingPolicy {{policy_name}}",
                     ),
                     (
-                        "sum(rate(kyverno_deleting_controller_deletedobjects_total[$__rate_interval]))",
-                        "DeletingPolicies",
+                        "sum by (resource_resource) (rate(kyverno_ttl_controller_deletedobjects_total[$__rate_interval]))",
+                        "TTL label: {{resource_resource}}",
                     ),
-                    (
-                        "sum(rate(kyverno_deleting_controller_errors_total[$__rate_interval]))",
-                        "DeletingPolicies: errors",
-                    ),
-                    (
-                        "sum(rate(kyverno_ttl_controller_deletedobjects_total[$__rate_interval]))",
-                        "TTL label",
-                    ),
-                    (
-                        "sum(rate(kyverno_ttl_controller_errors_total[$__rate_interval]))",
-                        "TTL label: errors",
-                    ),
-                    ("sum(kyverno_ttl_controller_info)", "kinds with the TTL label"),
                 ],
+            ),
+            panel(
+                "Objects that could not be deleted",
+                "ops",
+                &[
+                    (
+                        "sum by (policy_name) (rate(kyverno_cleanup_controller_errors_total[$__rate_interval]))",
+                        "cleanup policy {{policy_name}}",
+                    ),
+                    (
+                        "sum by (policy_name) (rate(kyverno_deleting_controller_errors_total[$__rate_interval]))",
+                        "DeletingPolicy {{policy_name}}",
+                    ),
+                    (
+                        "sum by (resource_resource) (rate(kyverno_ttl_controller_errors_total[$__rate_interval]))",
+                        "TTL label: {{resource_resource}}",
+                    ),
+                ],
+            ),
+            panel(
+                "Kinds with the TTL label",
+                "none",
+                &[("sum(kyverno_ttl_controller_info)", "kinds")],
             ),
         ],
     ),

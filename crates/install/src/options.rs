@@ -130,6 +130,8 @@ values! {
         install: bool = true,
         /// Also the kinds of policies under Kiln's own API group, `kiln.dev`.
         own_group: bool = false,
+        /// Also PolicyReports under another name than Kyverno's, in a cluster without Kyverno.
+        reports: bool = false,
     }
 
     /// The image that holds the `kiln` binary.
@@ -157,6 +159,59 @@ values! {
         admission: bool = true,
         /// Generate and synchronize.
         controller: bool = true,
+        /// Policy reports.
+        policy_reports: Switch = Switch::default(),
+        /// Results of admission requests in policy reports.
+        admission_reports: Switch = Switch::default(),
+        /// Which results are in policy reports.
+        reporting: ReportedRules = ReportedRules::default(),
+        /// The scan of stored objects.
+        background_scan: BackgroundScan = BackgroundScan::default(),
+        /// Events that are not written.
+        omit_events: OmittedEvents = OmittedEvents::default(),
+        /// Policies that ask for it are generated as ValidatingAdmissionPolicies.
+        generate_validating_admission_policy: Switch = Switch::default(),
+    }
+
+    /// Something that is on or off, as Kyverno's chart writes it.
+    Switch {
+        enabled: bool = true,
+    }
+
+    /// Which results are in policy reports: of which rules, and with which outcome.
+    ReportedRules {
+        validate: bool = true,
+        mutate: bool = true,
+        mutate_existing: bool = true,
+        generate: bool = true,
+        /// Of rules that verify images, which Kiln does not run.
+        image_verify: bool = true,
+        /// Which outcomes.
+        allowed_results: AllowedResults = AllowedResults::default(),
+    }
+
+    /// Which outcomes are in policy reports.
+    AllowedResults {
+        pass: bool = true,
+        fail: bool = true,
+        error: bool = true,
+        warn: bool = true,
+        skip: bool = true,
+    }
+
+    /// The scan of stored objects.
+    BackgroundScan {
+        enabled: bool = true,
+        /// How often all objects are checked again, besides when they or policies change.
+        background_scan_interval: String = "1h".to_owned(),
+        /// Objects that rules never see at admission are scanned all the same.
+        skip_resource_filters: bool = true,
+    }
+
+    /// Events that are not written.
+    OmittedEvents {
+        /// By reason: `PolicyViolation`, `PolicyApplied`, `PolicyError`, `PolicySkipped`.
+        event_types: Vec<String> = Vec::new(),
     }
 
     /// How many pods a drain of nodes may stop at once.
@@ -202,6 +257,8 @@ values! {
         interval: String = String::new(),
         /// The address of the page about alerts, to which their annotation `runbook_url` adds `#NAME`.
         runbook_url: String = String::new(),
+        /// Metrics also under Kyverno's names.
+        kyverno_metrics: bool = false,
     }
 
     /// Where the certificates of the webhooks come from.

@@ -2,7 +2,7 @@
 
 use kiln_value::{Map, Value, json, value};
 
-use crate::{Options, access, labels, merged, metadata};
+use crate::{Features, Options, ReportedRules, access, labels, merged, metadata};
 
 const HTTPS: u16 = 9443;
 
@@ -48,6 +48,9 @@ pub(crate) fn settings(options: &Options) -> Value {
     set("kiln.maxReviewSize", config.max_review_size.clone());
     set("kiln.maxSteps", config.max_steps.map(|steps| steps.to_string()).unwrap_or_default());
     set("kiln.authorRights", config.author_rights.clone());
+    for (key, text) in reporting(&options.features) {
+        data.insert(key, text);
+    }
     // An empty list is another answer than none.
     for (key, namespaces) in [
         ("kiln.exceptionNamespaces", &options.exception_namespaces),
@@ -63,6 +66,55 @@ pub(crate) fn settings(options: &Options) -> Value {
         "metadata": metadata(options, namespace, &options.names().config_map(), "config"),
         "data": data,
     })
+}
+
+/// What is said about reports and the scan, as far as it is not what counts anyway.
+fn reporting(features: &Features) -> Vec<(&'static str, String)> {
+    let ReportedRules { allowed_results: results, .. } = &features.reporting;
+    let rules = &features.reporting;
+    let listed = |all: &[(&str, bool)]| -> Option<String> {
+        let words = all.iter().filter(|(_, on)| *on).map(|(word, _)| *word);
+        all.iter().any(|(_, on)| !on).then(|| words.collect::<Vec<_>>().join(","))
+    };
+    let off = |on: bool| (!on).then(|| "false".to_owned());
+    let scan = &features.background_scan;
+    let interval = &scan.background_scan_interval;
+    let all = [
+        ("kiln.policyReports", off(features.policy_reports.enabled)),
+        ("kiln.admissionReports", off(features.admission_reports.enabled)),
+        (
+            "kiln.enableReporting",
+            listed(&[
+                ("validate", rules.validate),
+                ("mutate", rules.mutate),
+                ("mutateExisting", rules.mutate_existing),
+                ("imageVerify", rules.image_verify),
+                ("generate", rules.generate),
+            ]),
+        ),
+        (
+            "kiln.allowedResults",
+            listed(&[
+                ("pass", results.pass),
+                ("fail", results.fail),
+                ("error", results.error),
+                ("skip", results.skip),
+                ("warn", results.warn),
+            ]),
+        ),
+        ("kiln.backgroundScan", off(scan.enabled)),
+        ("kiln.backgroundScanInterval", (interval != "1h").then(|| interval.clone())),
+        ("kiln.skipResourceFilters", off(scan.skip_resource_filters)),
+        ("kiln.omitEvents", {
+            let reasons = features.omit_events.event_types.join(",");
+            (!reasons.is_empty()).then_some(reasons)
+        }),
+        (
+            "kiln.generateValidatingAdmissionPolicy",
+            off(features.generate_validating_admission_policy.enabled),
+        ),
+    ];
+    all.into_iter().filter_map(|(key, text)| Some((key, text?))).collect()
 }
 
 /// A Deployment: pods that do the whole work or a part of it.
@@ -264,6 +316,9 @@ fn container(options: &Options, part: &Part<'_>) -> Value {
     }
     if options.open_reports {
         args.push("--openreports".to_owned());
+    }
+    if options.monitoring.kyverno_metrics {
+        args.push("--kyverno-metrics".to_owned());
     }
     args.extend(part.args.iter().cloned());
     args.push(format!("--listen=0.0.0.0:{HTTPS}"));

@@ -81,14 +81,15 @@ impl EngineNames {
         format!("{}-controller", self.name)
     }
 
-    /// The kinds and names of the webhook configurations: those for objects, then those for policies.
-    pub fn webhook_configurations(&self) -> [(&'static str, String); 4] {
+    /// The kinds and names of the webhook configurations: those for objects, those for policies, and that for the TTL label.
+    pub fn webhook_configurations(&self) -> [(&'static str, String); 5] {
         let name = &self.name;
         [
             ("MutatingWebhookConfiguration", format!("{name}-resource-mutating-webhook-cfg")),
             ("ValidatingWebhookConfiguration", format!("{name}-resource-validating-webhook-cfg")),
             ("ValidatingWebhookConfiguration", format!("{name}-policy-validating-webhook-cfg")),
             ("MutatingWebhookConfiguration", format!("{name}-policy-mutating-webhook-cfg")),
+            ("ValidatingWebhookConfiguration", format!("{name}-ttl-validating-webhook-cfg")),
         ]
     }
 

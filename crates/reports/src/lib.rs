@@ -11,16 +11,27 @@
 //! written waits a moment, so that several results for one object are one write, and is compared with what is stored
 //! just then: without a difference nothing is written. There are no objects in between. A scan of an object replaces
 //! all its results of the policies that are scanned, so that nothing stays of a rule that no longer matches; a request
-//! replaces those of the rules that it ran. Results of other writers in the same report are left alone.
+//! replaces those of the rules that it ran, and the controller those of the rules that act on stored objects. Results
+//! whose rules are gone, or are not about the kind of the object any more, go. Results of other writers in the same
+//! report are left alone.
+//!
+//! An object that is about to be created has no UID while it is changed: what is found out about it then waits until it
+//! is stored ([`unborn`]).
 //!
 //! Time comes in as milliseconds; nothing here reads a clock or talks to a server.
 
+pub mod unborn;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kiln_cluster::{ApiError, Call, Preconditions, Reason};
 use kiln_object::report_form::is_report_group;
 use kiln_object::{Gvk, ObjectId, ReportForm, metadata};
+use kiln_rules::Rule;
 use kiln_value::{Map, Str, Value, value};
+
+use crate::unborn::Unborn;
 
 /// How often it is looked for an object that is not stored: its request may have been refused after it was checked.
 const MOST_LOOKS: u32 = 6;
@@ -54,31 +65,47 @@ pub struct ResultKey {
     pub source: Str,
     /// The policy, as `name` or `namespace/name`.
     pub policy: Str,
-    /// The rule; none for policies whose rules have no names.
+    /// The rule. Kyverno: a policy in CEL has one result for an object, whatever the rule is called in it.
     pub rule: Option<Str>,
 }
 
+/// The source whose policies have several rules.
+const RULES: &str = "kyverno";
+
 impl ResultKey {
+    /// The key of the results of a rule, as it is called in reports.
+    pub fn new(source: &str, policy: &str, rule: Option<&str>) -> Self {
+        let rule = rule.filter(|_| source == RULES).map(Str::from);
+        ResultKey { source: source.into(), policy: policy.into(), rule }
+    }
+
     fn of(result: &Value) -> Self {
-        let text = |key: &str| result.str_at([key]).map(Str::from);
-        ResultKey {
-            source: text("source").unwrap_or_default(),
-            policy: text("policy").unwrap_or_default(),
-            rule: text("rule"),
-        }
+        let text = |key: &str| result.str_at([key]).unwrap_or_default();
+        ResultKey::new(text("source"), text("policy"), result.str_at(["rule"]))
     }
 }
 
 /// The policies that report, so that results of all others can go.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct ReportingPolicies {
-    /// Every result that there can be.
-    pub results: BTreeSet<ResultKey>,
+    /// Every result that there can be, and the rules that it is of: a policy in CEL may have one for each form of its kinds.
+    pub results: BTreeMap<ResultKey, Vec<Arc<Rule>>>,
     /// Those that scans give: a scan of an object replaces them all.
     pub scanned: BTreeSet<ResultKey>,
     /// The sources whose results are kept here; all others are left alone.
     pub sources: BTreeSet<Str>,
 }
+
+impl ReportingPolicies {
+    /// Whether objects of a kind can have a result.
+    fn allow(&self, key: &ResultKey, kind: &Gvk) -> bool {
+        let rules = self.results.get(key).into_iter().flatten();
+        rules.into_iter().any(|rule| rule.trigger.may_fire_for(kind, ""))
+    }
+}
+
+/// Results by what they are of; none for one that is to go.
+type Changes = BTreeMap<ResultKey, Option<Value>>;
 
 /// What is to be changed in the report of an object.
 #[derive(Debug)]
@@ -86,7 +113,7 @@ struct Waiting {
     object: ReportedObject,
     /// The results of a scan, in the place of all that scans give.
     scanned: bool,
-    changes: BTreeMap<ResultKey, Value>,
+    changes: Changes,
     due: u64,
     /// The host is at work on it. What comes meanwhile waits.
     at_work: bool,
@@ -102,7 +129,8 @@ pub struct Reports {
     policies: ReportingPolicies,
     waiting: BTreeMap<Str, Waiting>,
     /// What is being written, should it have to be written again.
-    sent: BTreeMap<Str, (bool, BTreeMap<ResultKey, Value>)>,
+    sent: BTreeMap<Str, (bool, Changes)>,
+    unborn: Unborn,
     /// Objects that have a report, as far as that is known.
     reported: BTreeSet<Str>,
 }
@@ -116,6 +144,7 @@ impl Reports {
             policies: ReportingPolicies::default(),
             waiting: BTreeMap::new(),
             sent: BTreeMap::new(),
+            unborn: Unborn::default(),
             reported: BTreeSet::new(),
         }
     }
@@ -125,40 +154,63 @@ impl Reports {
         self.policies = policies;
     }
 
-    /// Takes in results of a request: they replace those of the same rules.
-    pub fn admitted(&mut self, object: ReportedObject, results: Vec<Value>, now: u64) {
-        self.add(object, false, results, now);
+    /// Takes in results of rules, each in the place of what the same rule said before.
+    pub fn found(&mut self, object: ReportedObject, results: Vec<Value>, now: u64) {
+        self.add(object, false, keyed(results), now);
+    }
+
+    /// Takes in that rules have nothing to say of an object any more.
+    pub fn withdrawn(&mut self, object: ReportedObject, keys: Vec<ResultKey>, now: u64) {
+        let changes = keys.into_iter().map(|key| (key, None)).collect();
+        self.add(object, false, changes, now);
     }
 
     /// Takes in the results of a scan: they replace all that scans gave before.
     pub fn scanned(&mut self, object: ReportedObject, results: Vec<Value>, now: u64) {
-        self.add(object, true, results, now);
+        self.add(object, true, keyed(results), now);
     }
 
-    /// Looks at a stored report: one with results of policies that are gone is to be written without them.
+    /// Takes in results about an object that is not stored yet. The host looks for it ([`Reports::due_unborn`]).
+    pub fn found_unborn(&mut self, id: ObjectId, results: Vec<Value>, now: u64) {
+        if !is_report_group(&id.gvk.group) {
+            self.unborn.add(id, results, now);
+        }
+    }
+
+    /// The objects that are to be looked for.
+    pub fn due_unborn(&mut self, now: u64, most: usize) -> Vec<ObjectId> {
+        self.unborn.due(now, most)
+    }
+
+    /// Takes in what was found of an object that was looked for.
+    pub fn looked_for(&mut self, id: &ObjectId, found: Option<&Value>, now: u64) {
+        if let Some((uid, results)) = self.unborn.looked_for(id, found, now) {
+            self.found(ReportedObject { id: id.clone(), uid }, results, now);
+        }
+    }
+
+    /// Looks at a stored report: one with results of policies that are gone, or that are not about its object any more,
+    /// is to be written without them.
     pub fn stored(&mut self, report: &Value, now: u64) {
+        let Some(scope) = report.get("scope") else { return };
+        let text = |key: &str| scope.str_at([key]).unwrap_or_default();
+        let kind = Gvk::new(text("apiVersion"), text("kind"));
         if let Some(uid) = report.str_at(["scope", "uid"]).filter(|_| self.form.is_kept(report)) {
             self.reported.insert(uid.into());
         }
         let is_lost = |result: &Value| {
             let key = ResultKey::of(result);
-            self.policies.sources.contains(&key.source) && !self.policies.results.contains(&key)
+            self.policies.sources.contains(&key.source) && !self.policies.allow(&key, &kind)
         };
         if !self.form.is_kept(report) || !results(report).any(is_lost) {
             return;
         }
-        let Some(scope) = report.get("scope") else { return };
-        let text = |key: &str| scope.str_at([key]).unwrap_or_default();
-        let id = ObjectId::new(
-            Gvk::new(text("apiVersion"), text("kind")),
-            text("namespace"),
-            text("name"),
-        );
+        let id = ObjectId::new(kind, text("namespace"), text("name"));
         let uid = text("uid").into();
-        self.add(ReportedObject { id, uid }, false, Vec::new(), now);
+        self.add(ReportedObject { id, uid }, false, Changes::new(), now);
     }
 
-    fn add(&mut self, object: ReportedObject, scanned: bool, results: Vec<Value>, now: u64) {
+    fn add(&mut self, object: ReportedObject, scanned: bool, changes: Changes, now: u64) {
         // Reports about reports would have no end.
         if is_report_group(&object.id.gvk.group) || object.uid.is_empty() {
             return;
@@ -178,7 +230,7 @@ impl Reports {
             waiting.scanned = true;
             waiting.changes.retain(|key, _| !self.policies.scanned.contains(key));
         }
-        waiting.changes.extend(results.into_iter().map(|result| (ResultKey::of(&result), result)));
+        waiting.changes.extend(changes);
     }
 
     /// How many reports wait to be looked at.
@@ -188,12 +240,14 @@ impl Reports {
 
     /// When the next report is due.
     pub fn next_time(&self) -> Option<u64> {
-        self.waiting.values().filter(|waiting| !waiting.at_work).map(|waiting| waiting.due).min()
+        let due = self.waiting.values().filter(|waiting| !waiting.at_work);
+        due.map(|waiting| waiting.due).chain(self.unborn.next_time()).min()
     }
 
     /// Whether something is to be said of an object, so that its report must be there.
     pub fn has_results(&self, uid: &str) -> bool {
-        self.waiting.get(uid).is_some_and(|waiting| !waiting.changes.is_empty())
+        let waiting = self.waiting.get(uid);
+        waiting.is_some_and(|waiting| waiting.changes.values().any(Option::is_some))
     }
 
     /// Whether the report of an object must be read before it is written. An object that a scan saw is there, and what is
@@ -240,8 +294,9 @@ impl Reports {
         object: &ReportedObject,
         live: Option<&Value>,
         scanned: bool,
-        changes: &BTreeMap<ResultKey, Value>,
+        changes: &Changes,
     ) -> Option<Call> {
+        let kind = &object.id.gvk;
         let before: Vec<&Value> = live.into_iter().flat_map(results).collect();
         let mut left = changes.clone();
         let mut after: Vec<Value> = Vec::new();
@@ -253,18 +308,20 @@ impl Reports {
             }
             match left.remove(&key) {
                 // When something was found out matters only if it is something else.
-                Some(new) if untimed(&new) == untimed(result) => after.push(Value::clone(result)),
-                Some(new) => after.push(new),
+                Some(Some(new)) if untimed(&new) == untimed(result) => {
+                    after.push(Value::clone(result));
+                }
+                Some(new) => after.extend(new),
                 None if scanned && self.policies.scanned.contains(&key) => {}
-                None if self.policies.results.contains(&key) => after.push(Value::clone(result)),
+                None if self.policies.allow(&key, kind) => after.push(Value::clone(result)),
                 None => {}
             }
         }
-        let is_known = |result: &Value| self.policies.results.contains(&ResultKey::of(result));
-        after.extend(left.into_values().filter(is_known));
+        let is_known = |result: &Value| self.policies.allow(&ResultKey::of(result), kind);
+        after.extend(left.into_values().flatten().filter(is_known));
         after.sort_by_cached_key(|result| {
-            let ResultKey { source, policy, rule } = ResultKey::of(result);
-            (policy, rule, source)
+            let text = |key: &str| result.str_at([key]).unwrap_or_default().to_owned();
+            (text("policy"), text("rule"), text("source"))
         });
         let Some(live) = live else {
             return (!after.is_empty()).then(|| Call::create(report(&self.form, object, after)));
@@ -328,6 +385,10 @@ impl Reports {
         self.sent.remove(uid);
         self.reported.remove(uid);
     }
+}
+
+fn keyed(results: Vec<Value>) -> Changes {
+    results.into_iter().map(|result| (ResultKey::of(&result), Some(result))).collect()
 }
 
 fn results(report: &Value) -> impl Iterator<Item = &Value> {

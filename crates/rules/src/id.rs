@@ -68,7 +68,7 @@ impl Dialect {
     pub fn report_source(self) -> &'static str {
         match self {
             Dialect::Kyverno | Dialect::CleanupPolicy | Dialect::DeletingPolicy => "kyverno",
-            Dialect::GeneratingPolicy => PolicyId::REPORTED_SOURCE,
+            Dialect::GeneratingPolicy => "KyvernoGeneratingPolicy",
             Dialect::MutatingAdmissionPolicy => "MutatingAdmissionPolicy",
             Dialect::MutatingPolicy => "KyvernoMutatingPolicy",
             Dialect::ModRule => "kiln",
@@ -115,14 +115,6 @@ impl PolicyId {
                 | Dialect::CleanupPolicy
                 | Dialect::DeletingPolicy
         )
-    }
-
-    /// The source of what [`PolicyId::is_reported`] allows into policy reports.
-    pub const REPORTED_SOURCE: &str = "KyvernoGeneratingPolicy";
-
-    /// Whether what its rules come to is written into policy reports of the cluster. Kyverno: of generating policies.
-    pub fn is_reported(&self) -> bool {
-        self.dialect == Dialect::GeneratingPolicy
     }
 }
 

@@ -19,8 +19,10 @@ use crate::claim_keys;
 use crate::election::Fence;
 use crate::events::Happened;
 use crate::globals;
+use crate::kyverno_metrics::CountedEvaluation;
 use crate::lease::TermEnd;
 use crate::policy_store::Registry;
+use crate::reporter::ReportNews;
 use crate::run::Acting;
 use crate::state::{ActivityState, AppState, Troubles};
 use crate::supervisor::{self, caught};
@@ -109,8 +111,10 @@ pub(crate) async fn drive(
         purpose: "controller".into(),
         metrics: Arc::clone(&shared.metrics),
     };
+    let evaluation =
+        CountedEvaluation { inner: (acting.evaluate)(), metrics: Arc::clone(&shared.metrics) };
     let mut driver = ControllerLoop {
-        controller: Controller::new(settings, known).evaluating_with((acting.evaluate)()),
+        controller: Controller::new(settings, known).evaluating_with(Box::new(evaluation)),
         on_stored: acting.on_stored,
         watcher,
         watches: HashMap::new(),
@@ -162,7 +166,8 @@ pub(crate) async fn drive(
             None => Duration::from_secs(60),
             Some(time) => Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000)),
         };
-        let wait = if driver.owes_report { wait.min(REPORT) } else { wait };
+        let owes = driver.owes_report || driver.controller.has_reports();
+        let wait = if owes { wait.min(REPORT) } else { wait };
         tokio::select! {
             Some((gvk, told)) = news.recv() => {
                 driver.told(&gvk, told);
@@ -318,8 +323,17 @@ impl ControllerLoop {
         for news in self.controller.take_news() {
             self.tell(news);
         }
+        self.tell_reports();
         self.tell_work();
         self.report();
+    }
+
+    /// Passes on what is to be reported, as far as there is room: the rest waits for the next look.
+    fn tell_reports(&mut self) {
+        while let Ok(room) = self.shared.findings.try_reserve() {
+            let Some(told) = self.controller.take_report() else { break };
+            room.send(ReportNews::of_trigger(told));
+        }
     }
 
     /// Tells whether something is to be done, when that changed.

@@ -117,6 +117,9 @@ fn source(happened: &Happened) -> &'static str {
 impl Said {
     /// Whether users want to read of it: of what went well, only if they say so, and of which actions.
     fn is_wanted(&self, config: &kiln_admission::Settings) -> bool {
+        if config.reporting.omitted_events.iter().any(|reason| reason == self.reason) {
+            return false;
+        }
         let actions = &config.success_event_actions;
         self.reason != APPLIED
             || (config.success_events

@@ -24,6 +24,7 @@
 //! | `supervisor` | what becomes of parts that panic |
 //! | `status`, `autogen_status`, `events`, `validation_events` | tells users how policies are and what rules did |
 //! | `scan`, `reporter` | checks the objects that are there; keeps reports about what rules found |
+//! | `native_policies` | keeps ValidatingAdmissionPolicies of policies that ask for them |
 //! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
 //! | `health`, `metrics`, `gauges` | what operators ask |
@@ -58,8 +59,10 @@ mod election;
 pub mod events;
 mod globals;
 pub mod health;
+mod kyverno_metrics;
 mod lease;
 pub mod metrics;
+mod native_policies;
 pub mod options;
 pub mod path;
 mod plan;

@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
-/// Counters and gauges. Names and help are those of [`FAMILIES`]; others are not shown.
+pub use crate::kyverno_metrics::{KYVERNO_BUCKETS, KYVERNO_FAMILIES};
+
+/// Counters and gauges. Names and help are those of [`FAMILIES`], and of [`KYVERNO_FAMILIES`] if these are wanted; others
+/// are not shown.
 #[derive(Debug, Default)]
 pub struct Metrics {
     samples: Mutex<BTreeMap<(&'static str, String), Sample>>,
+    /// Numbers are also kept under Kyverno's names.
+    kyverno_names: bool,
 }
 
 /// The upper ends of the buckets that durations are counted in, in seconds.
@@ -19,7 +24,12 @@ struct Sample {
     value: f64,
     count: u64,
     /// How many observations were at most as large as the bucket's end, and larger than the one before.
-    buckets: [u64; BUCKETS.len()],
+    buckets: [u64; KYVERNO_BUCKETS.len()],
+}
+
+/// The upper ends of the buckets of a family.
+fn buckets(name: &str) -> &'static [f64] {
+    if name.starts_with("kyverno_") { &KYVERNO_BUCKETS } else { &BUCKETS }
 }
 
 /// What kind of number a family is.
@@ -46,7 +56,7 @@ pub struct Family {
     pub help: &'static str,
 }
 
-const fn family(
+pub(crate) const fn family(
     name: &'static str,
     form: Form,
     labels: &'static [&'static str],
@@ -73,7 +83,7 @@ const CLEANED_IN_CEL: &[&str] = &[
     "deletion_propagation",
 ];
 const EXPIRED: &[&str] =
-    &["resource_group", "resource_kind", "resource_namespace", "deletion_propagation"];
+    &["resource_namespace", "resource_group", "resource_version", "resource_resource"];
 
 /// Every number there is.
 pub const FAMILIES: [Family; 33] = [
@@ -218,7 +228,7 @@ pub const FAMILIES: [Family; 33] = [
     family(
         "kyverno_ttl_controller_info",
         Form::Gauge,
-        &["resource_group", "resource_kind"],
+        &["resource_group", "resource_version", "resource_resource"],
         "Kinds that are followed for the TTL label; always 1.",
     ),
     family(
@@ -237,6 +247,16 @@ pub const DEPRECATED_NAMES: [(&str, &str); 2] =
     [("kiln_observed_requests_total", "kiln_hints_total"), ("kiln_leader", "kiln_acting")];
 
 impl Metrics {
+    /// Numbers that are also kept under Kyverno's names.
+    pub fn with_kyverno_names(kyverno_names: bool) -> Self {
+        Metrics { kyverno_names, ..Metrics::default() }
+    }
+
+    /// Whether numbers are also kept under Kyverno's names.
+    pub(crate) fn has_kyverno_names(&self) -> bool {
+        self.kyverno_names
+    }
+
     /// Counts something that happened.
     pub fn count(&self, name: &'static str, labels: &[(&str, &str)]) {
         self.change(name, labels, |sample| sample.value += 1.0);
@@ -252,7 +272,7 @@ impl Metrics {
         self.change(name, labels, |sample| {
             sample.value += value;
             sample.count += 1;
-            if let Some(at) = BUCKETS.iter().position(|end| value <= *end) {
+            if let Some(at) = buckets(name).iter().position(|end| value <= *end) {
                 sample.buckets[at] += 1;
             }
         });
@@ -270,7 +290,8 @@ impl Metrics {
     pub fn text(&self) -> String {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
         let mut out = String::new();
-        for Family { name, form, help, .. } in FAMILIES {
+        let kyverno = KYVERNO_FAMILIES.iter().filter(|_| self.kyverno_names);
+        for Family { name, form, help, .. } in FAMILIES.iter().chain(kyverno).copied() {
             let word = match form {
                 Form::Counter => "counter",
                 Form::Gauge => "gauge",
@@ -302,7 +323,7 @@ impl Metrics {
         change: impl FnOnce(&mut Sample),
     ) {
         debug_assert!(
-            FAMILIES.iter().any(|family| family.name == name
+            FAMILIES.iter().chain(&KYVERNO_FAMILIES).any(|family| family.name == name
                 && family.labels.iter().eq(labels.iter().map(|(label, _)| label))),
             "{name} with {labels:?} is not a known family"
         );
@@ -316,7 +337,7 @@ fn write_histogram(out: &mut String, name: &str, labels: &str, sample: &Sample) 
     let inside = labels.trim_start_matches('{').trim_end_matches('}');
     let comma = if inside.is_empty() { "" } else { "," };
     let mut below = 0;
-    for (end, count) in BUCKETS.iter().zip(sample.buckets) {
+    for (end, count) in buckets(name).iter().zip(sample.buckets) {
         below += count;
         let _ = writeln!(out, "{name}_bucket{{{inside}{comma}le=\"{end}\"}} {below}");
     }
@@ -374,9 +395,10 @@ mod tests {
 
     #[test]
     fn every_family_is_named_once() {
-        let mut names: Vec<_> = FAMILIES.iter().map(|family| family.name).collect();
+        let all = || FAMILIES.iter().chain(&KYVERNO_FAMILIES);
+        let mut names: Vec<_> = all().map(|family| family.name).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), FAMILIES.len());
+        assert_eq!(names.len(), all().count());
     }
 }

@@ -50,6 +50,8 @@ pub struct Options {
     pub names: EngineNames,
     /// Reports of `openreports.io` in the place of PolicyReports.
     pub open_reports: bool,
+    /// Numbers are also kept under Kyverno's names.
+    pub kyverno_metrics: bool,
     /// The ConfigMap with the configuration.
     pub config_map: String,
     /// The address that the HTTPS server listens on.
@@ -86,6 +88,7 @@ impl Default for Options {
             namespace: "kyverno".to_owned(),
             names: EngineNames::default(),
             open_reports: false,
+            kyverno_metrics: false,
             config_map: EngineNames::default().config_map(),
             listen: SocketAddr::from(([0, 0, 0, 0], 9443)),
             webhook_url: None,

@@ -26,6 +26,7 @@ pub(crate) fn acts(metrics: &Metrics, acts: bool) {
     if !acts {
         metrics.clear("kiln_conditions");
         metrics.clear("kiln_keys");
+        metrics.clear("kiln_scan_objects");
     }
 }
 

@@ -170,24 +170,30 @@ impl Reader {
         })
     }
 
-    /// What an engine says of itself, asked through the API server.
+    /// What an engine says of itself at a path such as `health`, asked through the API server.
     ///
     /// # Errors
     /// What the server says, or why it says nothing.
-    pub fn health(&self, namespace: &str, asked: ProbeTarget<'_>) -> Result<String, ApiError> {
+    pub fn probe(
+        &self,
+        namespace: &str,
+        asked: ProbeTarget<'_>,
+        at: &str,
+    ) -> Result<String, ApiError> {
         let (plural, name) = match asked {
             ProbeTarget::Service(name) => ("services", format!("https:{name}:443")),
             ProbeTarget::Pod { name, port } => ("pods", format!("https:{name}:{port}")),
         };
-        let health = Address {
+        let subresource = format!("proxy/{at}");
+        let probed = Address {
             version: "v1",
             plural,
             namespace,
             name: &name,
-            subresource: "proxy/health",
+            subresource: &subresource,
             ..Address::default()
         };
-        let path = path(&health, &[]).map_err(|bad| unaskable(&bad))?;
+        let path = path(&probed, &[]).map_err(|bad| unaskable(&bad))?;
         self.runtime.block_on(async {
             let asked = tokio::time::timeout(HEALTH_PATIENCE, self.client.text(&path)).await;
             let late = || ApiError::new(Reason::Unavailable, "timed out");

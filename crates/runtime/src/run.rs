@@ -23,8 +23,8 @@ use crate::state::{ActivityState, AppState};
 use crate::supervisor::{self, OnPanic, Supervisor};
 use crate::watch::Watcher;
 use crate::{
-    cleanup, controller_loop, discovery, events, globals, process_metrics, reporter, scan, serve,
-    status,
+    cleanup, controller_loop, discovery, events, globals, kyverno_metrics, native_policies,
+    process_metrics, reporter, scan, serve, status,
 };
 
 /// How long calls that are under way may take when the process ends.
@@ -135,7 +135,7 @@ pub(crate) async fn run_with(
         deletions: watch::Sender::default(),
         rights: Arc::default(),
         health: Arc::new(Health::default()),
-        metrics: Arc::new(Metrics::default()),
+        metrics: Arc::new(Metrics::with_kyverno_names(options.kyverno_metrics)),
         shutdown,
     };
     show(&shared);
@@ -188,6 +188,10 @@ pub(crate) async fn run_with(
         let (shared, found) = (shared.clone(), Arc::new(Mutex::new(found)));
         let client = reader.clone();
         move || reporter::keep(shared.clone(), client.clone(), Arc::clone(&found))
+    });
+    parts.restarted("policy metrics", {
+        let shared = shared.clone();
+        move || kyverno_metrics::follow_policies(shared.clone())
     });
     let (ends, mut must_end) = mpsc::unbounded_channel();
     let serving = tokio::spawn({
@@ -284,6 +288,7 @@ async fn act(
         // It ends with the term, and with this value if the controller panics.
         let mut cleaning = JoinSet::new();
         cleaning.spawn(cleanup::keep(shared.clone(), Arc::clone(&term.fence), term.end()));
+        cleaning.spawn(native_policies::keep(shared.clone(), Arc::clone(&term.fence), term.end()));
         let driving = supervisor::on_own_thread(controller_loop::PART, {
             let (shared, settings, hints) = (shared.clone(), settings.clone(), Arc::clone(&hints));
             let (acting, fence, end) = (acting.clone(), Arc::clone(&term.fence), term.end());
@@ -409,7 +414,6 @@ fn settings(options: &Options, who: Option<String>) -> Settings {
         made_again_after: 700,
         filters: ResourceFilter::usual(namespace),
         update_requests: options.names.update_request(),
-        report_form: options.report_form(),
         ..Settings::default()
     }
 }

@@ -1,19 +1,20 @@
 //! Checks the objects that are there: when policies change, when an object changes, and at an interval.
 //!
 //! Kinds that rules check are listed and watched. What is kept of an object is a hash of what rules may look at, so that
-//! a change of its status alone is no reason to check it again.
+//! a change of its status alone is no reason to check it again. Policies in CEL that change what is sent are checked as
+//! well: an object that they would change is not as they want it.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::{Settings, ValidationResult};
+use kiln_admission::{Reporting, Settings, ValidationResult};
 use kiln_cluster::{Call, Reason};
 use kiln_controller::AccessCheck;
 use kiln_engine::{
-    AccessRequest, ContentHash, EvalEnv, Event, ListPage, ListQuery, ReadError, RuleSet, User,
-    View, WithGlobals,
+    AccessRequest, ContentHash, Effect, EvalEnv, Event, ListPage, ListQuery, ReadError,
+    RuleOutcome, RuleSet, Status, User, Verdict, View, WithGlobals,
 };
 use kiln_object::report_form::is_report_group;
 use kiln_object::{Change, Gvk, Kinds, ObjectId, metadata};
@@ -29,18 +30,20 @@ use crate::author_access::Rights;
 use crate::calls::{carry_out, list_all};
 use crate::client::Client;
 use crate::events::{CheckedObject, Happened};
+use crate::kyverno_metrics::{self, ExecutionCause, RanFor};
+use crate::options::Options;
 use crate::policy_store::{News, Registry, follow};
-use crate::reporter::{ReportNews, is_scanned};
+use crate::reporter::{FoundBy, ReportNews, ReportSwitches};
 use crate::serve::Machine;
 use crate::state::AppState;
 use crate::watch::{Subject, Watcher};
 
-/// How often all objects are checked again, as Kyverno does.
-const INTERVAL: Duration = Duration::from_secs(3_600);
 /// How long policies must be unchanged before a scan begins.
 const SETTLE: Duration = Duration::from_millis(500);
 /// How many objects are evaluated in one turn of a thread.
 const BATCH: usize = 200;
+/// What a rule says that has nothing to change.
+const UNCHANGED: &str = "no patches applied";
 /// What its watches are called where health is told.
 const PURPOSE: &str = "scan";
 
@@ -49,6 +52,9 @@ const PURPOSE: &str = "scan";
 struct Basis {
     policies: Vec<(String, String)>,
     kinds: Vec<Gvk>,
+    reporting: Reporting,
+    /// Reports can be written.
+    reports: bool,
 }
 
 /// Scans for as long as it is let.
@@ -65,18 +71,20 @@ pub(crate) async fn keep(shared: AppState) {
             }
             continue;
         }
-        let basis = basis(&stored, &known);
+        let basis = basis(&shared.options, &stored, &known);
+        let interval = Duration::from_secs(basis.reporting.interval);
         let scanning = pass(&shared, Arc::clone(&stored), known, basis.kinds.clone());
+        let next = tokio::time::Instant::now() + interval;
         let differs = async {
             loop {
                 tokio::select! {
                     changed = registry.changed() => if changed.is_err() { return false },
                     changed = kinds.changed() => if changed.is_err() { return false },
-                    () = tokio::time::sleep(INTERVAL) => return true,
+                    () = tokio::time::sleep_until(next) => return true,
                 }
                 tokio::time::sleep(SETTLE).await;
                 let (stored, known) = (registry.borrow().clone(), kinds.borrow().clone());
-                if stored.complete && self::basis(&stored, &known) != basis {
+                if stored.complete && self::basis(&shared.options, &stored, &known) != basis {
                     return true;
                 }
             }
@@ -89,16 +97,16 @@ pub(crate) async fn keep(shared: AppState) {
 }
 
 /// The policies whose rules are run on objects that are there.
-fn scanned_policies(registry: &Registry) -> Vec<Arc<Policy>> {
+fn scanned_policies(registry: &Registry, switches: &ReportSwitches) -> Vec<Arc<Policy>> {
     let with_scanned = |policy: &Arc<Policy>| {
-        let rules = policy.rules.iter().filter(|rule| is_scanned(policy, rule));
+        let rules = policy.rules.iter().filter(|rule| switches.scans(policy, rule));
         let rules: Vec<_> = rules.cloned().collect();
         (!rules.is_empty()).then(|| Arc::new(Policy { rules, ..Policy::clone(policy) }))
     };
     registry.rules.policies().iter().filter_map(with_scanned).collect()
 }
 
-fn basis(registry: &Registry, kinds: &Kinds) -> Basis {
+fn basis(options: &Options, registry: &Registry, kinds: &Kinds) -> Basis {
     let life = |object: &Value| {
         let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
         format!("{} {}", metadata::uid(object).unwrap_or_default(), generation.unwrap_or_default())
@@ -109,7 +117,8 @@ fn basis(registry: &Registry, kinds: &Kinds) -> Basis {
         .exceptions
         .iter()
         .map(|exception| (exception.name.to_string(), format!("{:p}", Arc::as_ptr(exception))));
-    let scanned = scanned_policies(registry);
+    let reporting = options.settings().read(registry.config.as_ref()).0.reporting;
+    let scanned = scanned_policies(registry, &ReportSwitches::of(options, registry));
     let rules = || scanned.iter().flat_map(|policy| &policy.rules);
     let mut found: Vec<Gvk> = kinds
         .iter()
@@ -120,7 +129,12 @@ fn basis(registry: &Registry, kinds: &Kinds) -> Basis {
         .collect();
     found.sort();
     found.dedup();
-    Basis { policies: policies.chain(exceptions).collect(), kinds: found }
+    Basis {
+        policies: policies.chain(exceptions).collect(),
+        kinds: found,
+        reporting,
+        reports: options.report_form().kinds().iter().all(|kind| kinds.get(kind).is_some()),
+    }
 }
 
 /// What changes all the time and is the business of no policy.
@@ -138,9 +152,14 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
     }
     let settings = shared.options.settings().read(registry.config.as_ref()).0;
     let exceptions = settings.in_force(&registry.exceptions);
-    let rules = RuleSet::new(scanned_policies(&registry)).with_exceptions(exceptions);
+    let policies = scanned_policies(&registry, &ReportSwitches::of(&shared.options, &registry));
+    let (changing, checking): (Vec<_>, Vec<_>) = policies
+        .into_iter()
+        .partition(|policy| policy.rules.iter().any(|rule| rule.program.changes_trigger()));
+    let alone = |policy| RuleSet::new(vec![policy]).with_exceptions(exceptions.clone());
     let scanner = Arc::new(Scanner {
-        rules,
+        changing: changing.into_iter().map(alone).collect(),
+        rules: RuleSet::new(checking).with_exceptions(exceptions.clone()),
         authors: registry.authors(settings.authors),
         services: Services::new(shared.options.services.clone().and(&settings.services)),
         settings,
@@ -216,6 +235,14 @@ fn looked_at(object: &Value) -> Value {
 }
 
 async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<ValidationResult>)) {
+    let about = RanFor {
+        kind: &object.id.gvk.kind,
+        operation: "create",
+        cause: ExecutionCause::Background,
+        dry_run: false,
+    };
+    kyverno_metrics::count_results(shared, &results, about);
+    kyverno_metrics::count_reconcile(&shared.metrics, "background-scan-controller");
     for result in &results {
         let policy = result.rule.policy.key();
         let labels = [
@@ -238,12 +265,14 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
         let _ = shared.happened.try_send(happened);
     }
     // A full channel slows the scan down, and loses nothing.
-    let _ = shared.findings.send(ReportNews::Found { object, results, scanned: true }).await;
+    let _ = shared.findings.send(ReportNews::Found { object, results, by: FoundBy::Scan }).await;
 }
 
 /// What objects are checked with.
 struct Scanner {
     rules: RuleSet,
+    /// Policies that change what is sent, each for itself: none sees what another would have changed.
+    changing: Vec<RuleSet>,
     /// Whose permissions the reads of which policies are held to.
     authors: HashMap<PolicyId, User>,
     services: Services,
@@ -253,6 +282,12 @@ struct Scanner {
 }
 
 impl Scanner {
+    /// Whether an object is kept from rules. Kyverno scans what its webhooks never see, unless told otherwise.
+    fn filters_out(&self, id: &ObjectId) -> bool {
+        self.settings.reporting.filtered
+            && self.settings.filters_out(&id.gvk, "", &id.namespace, &id.name)
+    }
+
     /// What rules find out about objects; on a thread that may wait for answers.
     fn evaluate(&self, objects: Vec<Value>) -> Vec<(ReportedObject, Vec<ValidationResult>)> {
         let view = ScanView {
@@ -280,13 +315,43 @@ impl Scanner {
                 continue;
             };
             let uid = Str::from(uid);
+            if self.filters_out(&id) {
+                // What an earlier scan said of it goes.
+                found.push((ReportedObject { id, uid }, Vec::new()));
+                continue;
+            }
             // Kyverno: as if it were created, by no user.
-            let checked = self.rules.mutate(&Event::created(object), &eval_env);
-            let results = checked.outcomes.iter().filter_map(ValidationResult::of).collect();
+            let event = Event::created(object);
+            let checked = self.rules.mutate(&event, &eval_env);
+            let mut results: Vec<_> =
+                checked.outcomes.iter().filter_map(ValidationResult::of).collect();
+            for policy in &self.changing {
+                let changed = policy.mutate(&event, &eval_env);
+                results.extend(changed.outcomes.iter().filter_map(of_changed));
+            }
             found.push((ReportedObject { id, uid }, results));
         }
         found
     }
+}
+
+/// What a policy that changes what is sent says of a stored object.
+// Kyverno: in these words.
+fn of_changed(outcome: &RuleOutcome) -> Option<ValidationResult> {
+    let result = ValidationResult::of(outcome)?;
+    if outcome.is_excepted() {
+        return Some(result);
+    }
+    let changes = outcome.effects.iter().any(|effect| matches!(effect, Effect::Patch(_)));
+    let (status, message) = match outcome.verdict {
+        Verdict::Error => return Some(result),
+        _ if changes => (Status::Fail, "mutation is not applied"),
+        // What it would change is as it wants it.
+        Verdict::Pass => (Status::Pass, "success"),
+        Verdict::Skip if outcome.why.as_deref() == Some(UNCHANGED) => (Status::Pass, "success"),
+        _ => return None,
+    };
+    Some(ValidationResult { status, message: message.to_owned(), ..result })
 }
 
 /// Reads from the API server; Namespaces are asked for once in a batch.

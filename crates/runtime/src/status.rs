@@ -125,7 +125,7 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
 /// Whether some process answers requests: then there is a webhook for policies.
 async fn is_admission_elsewhere(shared: &AppState, client: &Client) -> bool {
     let kind = Gvk::new("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
-    let [_, _, (_, name), _] = shared.options.names.webhook_configurations();
+    let [_, _, (_, name), ..] = shared.options.names.webhook_configurations();
     let call = Call::Get(ObjectId::new(kind, "", &name));
     let kinds = shared.kinds.borrow().clone();
     carry_out(client, &kinds, &call).await.is_ok()

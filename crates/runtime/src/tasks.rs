@@ -10,6 +10,7 @@ use tokio::sync::{SemaphorePermit, mpsc};
 use crate::calls::carry_out;
 use crate::client::Client;
 use crate::election::Fence;
+use crate::kyverno_metrics;
 use crate::metrics::Metrics;
 use crate::supervisor::{caught, pass_on};
 
@@ -78,6 +79,7 @@ pub(crate) async fn call(
             ("outcome", outcome),
         ];
         metrics.count("kiln_api_calls_total", &labels);
+        kyverno_metrics::count_call(metrics, call.verb().as_str(), &about.gvk.kind);
         match &answer {
             Err(error) => {
                 // Rules that are fired by what cannot be listed would wait in silence.

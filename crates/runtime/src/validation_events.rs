@@ -136,6 +136,7 @@ mod tests {
             actions: Actions::DENY,
             properties: Vec::new(),
             exceptions: Vec::new(),
+            took: None,
         }
     }
 

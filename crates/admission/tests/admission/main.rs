@@ -3,6 +3,7 @@
 mod fuzz_regressions;
 mod hostile;
 mod modrules;
+mod native;
 mod policies;
 mod reviews;
 mod validation;

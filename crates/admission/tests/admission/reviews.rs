@@ -1,6 +1,6 @@
 //! What is answered to reviews.
 
-use kiln_engine::{ReadError, Verdict};
+use kiln_engine::{ReadError, Status};
 use kiln_rules::Operation;
 
 use super::*;
@@ -221,7 +221,7 @@ fn an_author_without_rights_stops_nobody() {
     assert_eq!(patch(&answer), "");
     let warnings = answer.response.warnings.join("\n");
     assert!(warnings.contains("is skipped: its author may not update"), "{warnings}");
-    assert!(answer.ran.iter().all(|(_, verdict)| *verdict == Verdict::Skip), "{:?}", answer.ran);
+    assert!(answer.ran.iter().all(|result| result.status == Status::Skip), "{:?}", answer.ran);
     // A policy for the cluster is from a trusted author.
     let answer = send_with(&hooks(LABEL), "/mutate/fail", CONFIG_MAP, &settings, &Denies);
     assert!(!answer.response.is_allowed(), "{:?}", answer.response);

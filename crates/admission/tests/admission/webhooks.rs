@@ -1,6 +1,7 @@
 //! The webhook configurations that policies need.
 
 use kiln_admission::webhooks::{Address, configurations, is_current};
+use kiln_value::value;
 
 use super::*;
 
@@ -66,6 +67,12 @@ timeoutSeconds: 10
     assert_eq!(webhooks(&all[1]), []);
     assert_eq!(all[2].str_at(["metadata", "name"]), Some("kyverno-policy-validating-webhook-cfg"));
     assert_eq!(webhooks(&all[2])[0].str_at(["name"]), Some("validate-policy.kyverno.svc"));
+    assert_eq!(all[4].str_at(["metadata", "name"]), Some("kyverno-ttl-validating-webhook-cfg"));
+    let ttl = &webhooks(&all[4])[0];
+    assert_eq!(ttl.str_at(["failurePolicy"]), Some("Ignore"));
+    let labelled =
+        value!({"matchExpressions": [{"key": "cleanup.kyverno.io/ttl", "operator": "Exists"}]});
+    assert_eq!(ttl.get("objectSelector"), Some(&labelled));
 }
 
 #[test]

@@ -29,9 +29,10 @@ pub(crate) fn installation_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// A cluster, whatever is installed there.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
-pub(crate) struct Connection {
+pub(crate) struct ClusterAddress {
     /// Path of the kubeconfig [default: KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -39,6 +40,32 @@ pub(crate) struct Connection {
     /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+}
+
+impl ClusterAddress {
+    fn options(&self) -> Options {
+        Options {
+            kubeconfig: self.kubeconfig.clone(),
+            context: self.context.clone(),
+            ..Options::default()
+        }
+    }
+
+    pub(crate) fn reader(&self) -> Result<Reader, Diagnostic> {
+        connect(&self.options())
+    }
+}
+
+fn connect(options: &Options) -> Result<Reader, Diagnostic> {
+    Reader::connect(options).map_err(|error| Diagnostic::error(error.message).hint(error.hint))
+}
+
+/// An installation of Kiln in a cluster.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Connection {
+    #[command(flatten)]
+    cluster: ClusterAddress,
 
     /// Name of the installation, as given to kiln install
     #[arg(long, value_name = "NAME", default_value = "kyverno", env = "KILN_NAME", value_parser = installation_name)]
@@ -48,12 +75,10 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn options(&self) -> Options {
         Options {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
             config_map: self.names().config_map(),
             service: self.names().service(),
             names: self.names(),
-            ..Options::default()
+            ..self.cluster.options()
         }
     }
 
@@ -63,8 +88,7 @@ impl Connection {
     }
 
     pub(crate) fn reader(&self) -> Result<Reader, Diagnostic> {
-        Reader::connect(&self.options())
-            .map_err(|error| Diagnostic::error(error.message).hint(error.hint))
+        connect(&self.options())
     }
 }
 

@@ -40,6 +40,10 @@ pub(crate) struct Args {
     #[arg(long)]
     own_group: bool,
 
+    /// Also define PolicyReports under another name than kyverno, for a cluster without Kyverno
+    #[arg(long)]
+    report_crds: bool,
+
     /// Values of the Helm chart; - for standard input
     #[arg(long, short = 'f', value_name = "FILE")]
     values: Option<String>,
@@ -81,6 +85,10 @@ pub(crate) struct Args {
     /// --no-workload there is no ServiceMonitor, since there is no Service
     #[arg(long)]
     monitoring: bool,
+
+    /// Metrics also under Kyverno's names, so that its dashboards keep working
+    #[arg(long, conflicts_with = "no_workload")]
+    kyverno_metrics: bool,
 
     /// The address of the page about alerts, for their annotation runbook_url
     #[arg(long, value_name = "URL")]
@@ -160,6 +168,8 @@ fn options(args: &Args) -> Result<Options, Diagnostic> {
         options.name.clone_from(name);
     }
     options.crds.own_group |= args.own_group;
+    options.crds.reports |= args.report_crds;
+    options.monitoring.kyverno_metrics |= args.kyverno_metrics;
     options.workload = !args.no_workload;
     if options.workload && args.only.is_none() {
         options.image = image_to_run(args, options.image)?;

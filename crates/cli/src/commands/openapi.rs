@@ -5,7 +5,7 @@ use std::io::Write;
 use kiln_diagnostic::Diagnostic;
 
 use crate::args::Format;
-use crate::cluster::connection::Connection;
+use crate::cluster::connection::ClusterAddress;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
@@ -23,7 +23,7 @@ enum Command {
     /// Print which schema is built in
     Info,
     /// Print the schema of a cluster as JSON, or with --format yaml
-    Fetch(Connection),
+    Fetch(ClusterAddress),
 }
 
 pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
@@ -31,8 +31,8 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let mut out = ui.data();
     match &args.command {
         Command::Info => writeln!(out, "{}", kiln_kustomize::OPENAPI_INFO)?,
-        Command::Fetch(connection) => {
-            let schema = connection.reader()?.schema().map_err(|error| {
+        Command::Fetch(cluster) => {
+            let schema = cluster.reader()?.schema().map_err(|error| {
                 Diagnostic::error(format!("cannot fetch the schema: {error}"))
                     .hint("check that the cluster is up and the credentials are valid")
             })?;

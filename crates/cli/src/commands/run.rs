@@ -71,6 +71,10 @@ pub(crate) struct Args {
     #[arg(long)]
     openreports: bool,
 
+    /// Serve metrics also under Kyverno's names, so that its dashboards keep working
+    #[arg(long)]
+    kyverno_metrics: bool,
+
     /// Name of the ConfigMap with the configuration [default: the name of the installation]
     #[arg(long, value_name = "NAME")]
     config_map: Option<String>,
@@ -168,6 +172,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         service: args.service.clone().unwrap_or_else(|| names.service()),
         names,
         open_reports: args.openreports,
+        kyverno_metrics: args.kyverno_metrics,
         client_ca: args.client_ca.as_deref().map(authority).transpose()?,
         leave_webhooks: args.leave_webhooks,
         linger: Duration::from_secs(args.shutdown_grace_period),

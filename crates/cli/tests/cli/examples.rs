@@ -1,4 +1,4 @@
-//! Every example below `examples/generate`, `examples/generating-policy`, `examples/mutate`, `examples/modrule`,
+//! Every example below `examples/cleanup`, `examples/generate`, `examples/generating-policy`, `examples/mutate`, `examples/modrule`,
 //! `examples/validate` and `examples/validating-policy` is run, and must print and end as it says.
 //!
 //! An example is a folder. `kiln apply rules.yaml --resource resources.yaml` runs in it, with
@@ -15,11 +15,18 @@ use std::process::Command;
 use kiln_testkit::{difference, project_root};
 
 /// The folders of `examples` that hold them.
-const GROUPS: [&str; 6] =
-    ["generate", "generating-policy", "mutate", "modrule", "validate", "validating-policy"];
+const GROUPS: [&str; 7] = [
+    "cleanup",
+    "generate",
+    "generating-policy",
+    "mutate",
+    "modrule",
+    "validate",
+    "validating-policy",
+];
 
-/// The folder of `examples` that holds test suites.
-const SUITES: &str = "test";
+/// The folders of `examples` that hold test suites: on files, and of policies at work.
+const SUITES: [&str; 2] = ["test", "live"];
 
 const FILES: [&str; 7] = [
     "rules.yaml",
@@ -62,7 +69,7 @@ fn examples_hold_no_file_that_nobody_reads() {
 fn examples_are_all_in_the_index() {
     let index = std::fs::read_to_string(project_root().join("examples/README.md")).unwrap();
     let folders: Vec<PathBuf> = folders().into_iter().chain(suites()).collect();
-    for group in GROUPS.into_iter().chain([SUITES]) {
+    for group in GROUPS.into_iter().chain(SUITES) {
         let listed: BTreeSet<_> = index
             .lines()
             .filter_map(|line| line.split(&format!("]({group}/")).nth(1)?.split('/').next())
@@ -79,7 +86,7 @@ fn examples_are_all_in_the_index() {
 #[test]
 fn suites_among_the_examples_pass() {
     let output = Command::new(env!("CARGO_BIN_EXE_kiln"))
-        .args(["test", "examples/test", "--require-tests"])
+        .args(["test", "examples/test", "examples/live", "--require-tests"])
         .current_dir(project_root())
         .output()
         .unwrap();
@@ -94,7 +101,7 @@ fn folders() -> Vec<PathBuf> {
 }
 
 fn suites() -> Vec<PathBuf> {
-    folders_in(SUITES)
+    SUITES.into_iter().flat_map(folders_in).collect()
 }
 
 fn folders_in(group: &str) -> Vec<PathBuf> {

@@ -114,3 +114,61 @@ fn objects_are_refused_in_kyvernos_words() {
     cluster.kubectl(&["delete", "polex", "-n", "kyverno", "free"]).unwrap();
     cluster.kubectl(&["delete", "namespace", "stalls", "--wait=false"]).unwrap();
 }
+
+const NATIVE: &str = "
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: few}
+spec:
+  autogen: {validatingAdmissionPolicy: {enabled: true}}
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: native}}
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
+  validations:
+  - expression: \"object.metadata.name != 'odd'\"
+    message: no odd names
+";
+
+#[test]
+fn a_policy_is_generated_as_one_that_the_api_server_runs() {
+    let Some(cluster) = cluster() else { return };
+    cluster.kubectl(&["create", "namespace", "native"]).unwrap();
+    let mut engine = cluster.whole(&[]);
+    cluster.wait("the policy is accepted", || cluster.apply(NATIVE).is_ok());
+    let text = |kind: &str, name: &str, path: &str| {
+        let path = format!("jsonpath={{{path}}}");
+        cluster.kubectl(&["get", kind, name, "-o", &path]).unwrap_or_default()
+    };
+    cluster.wait("it is generated", || text("vpol", "few", ".status.generated") == "true");
+    let vap = "validatingadmissionpolicy";
+    assert_eq!(text(vap, "vpol-few", ".metadata.ownerReferences[0].name"), "few");
+    let webhooks = || {
+        let name = "kyverno-resource-validating-webhook-cfg";
+        text("validatingwebhookconfiguration", name, ".webhooks[*].name")
+    };
+    cluster.wait("the webhook leaves", || !webhooks().contains("vpol"));
+    let denied = || {
+        let created = cluster.kubectl(&["create", "configmap", "odd", "-n", "native"]);
+        created.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let words = "ValidatingAdmissionPolicy 'vpol-few' with binding 'vpol-few-binding' denied request: no odd names";
+    cluster.wait("the API server denies", || {
+        let said = denied();
+        let _ = cluster.kubectl(&["delete", "configmap", "odd", "-n", "native"]);
+        said.contains(words)
+    });
+    // Edits are followed, also those of what was generated.
+    let patch = r#"[{"op": "replace", "path": "/spec/validations/0/message", "value": "not odd"}]"#;
+    cluster.kubectl(&["patch", "vpol", "few", "--type=json", "-p", patch]).unwrap();
+    let message = || text(vap, "vpol-few", ".spec.validations[0].message");
+    cluster.wait("the edit is followed", || message() == "not odd");
+    // Without the wish, Kiln's webhook answers again.
+    let patch = r#"[{"op": "remove", "path": "/spec/autogen"}]"#;
+    cluster.kubectl(&["patch", "vpol", "few", "--type=json", "-p", patch]).unwrap();
+    cluster.wait("it goes", || text(vap, "vpol-few", ".metadata.name").is_empty());
+    cluster.wait("the webhook is back", || webhooks().contains("vpol"));
+    assert_eq!(text("vpol", "few", ".status.generated"), "false");
+    engine.terminate();
+    cluster.kubectl(&["delete", "vpol", "few"]).unwrap();
+    cluster.kubectl(&["delete", "namespace", "native", "--wait=false"]).unwrap();
+}

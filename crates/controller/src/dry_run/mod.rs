@@ -169,13 +169,8 @@ pub fn rehearse(rehearsal: DryRun<'_>, now: u64) -> DryRunResult {
             rules.filter(|rule| rule.lifecycle.synchronize).map(|rule| rule.id.clone()),
         );
     }
-    // Reports are about what happened.
-    let unreported = Settings {
-        reports: false,
-        follow_rights: false,
-        claim_keys: ClaimKeys::believing(),
-        ..settings.clone()
-    };
+    let believing =
+        Settings { follow_rights: false, claim_keys: ClaimKeys::believing(), ..settings.clone() };
     let mut feed = PolicyFeed::new(compile);
     for kind in policy_kinds {
         // Where policies cannot be read, there are none.
@@ -184,7 +179,7 @@ pub fn rehearse(rehearsal: DryRun<'_>, now: u64) -> DryRunResult {
             feed.note(&policy, Change::Added);
         }
     }
-    let mut controller = Controller::new(unreported, kinds.clone());
+    let mut controller = Controller::new(believing, kinds.clone());
     controller.set_exceptions(rehearsal.exceptions);
     controller.set_globals(rehearsal.globals);
     controller.set_policies(feed.policies(), now);

@@ -1,13 +1,13 @@
-//! What is reported about generating policies: one report per trigger, one write per change.
+//! What is told of rules that act on stored objects, for reports.
 
 use std::sync::Arc;
 
 use crate::support::{World, config_map, id, namespace};
-use kiln_cluster::Call;
-use kiln_engine::{CachedGlobal, Globals};
-use kiln_object::{Kinds, ObjectId, metadata};
+use kiln_controller::{TriggerReport, TriggerResult};
+use kiln_engine::{CachedGlobal, Globals, Status};
+use kiln_object::{Kinds, metadata};
 use kiln_rules::Exception;
-use kiln_value::{Str, Value, value};
+use kiln_value::{Str, value};
 use kiln_yaml::{ReadOptions, read_bytes};
 
 /// ConfigMaps in `default` fire the policy.
@@ -46,26 +46,25 @@ fn world(policies: &[String]) -> World {
     world
 }
 
-fn trigger(world: &mut World, k: &str) -> ObjectId {
+/// Stores the trigger; its UID.
+fn trigger(world: &mut World, k: &str) -> String {
     let made = world.put(config_map("default", "t", value!({"k": k})));
-    id("PolicyReport", "default", metadata::uid(&made).unwrap())
+    metadata::uid(&made).unwrap().to_owned()
 }
 
-fn texts(report: &Value, key: &str) -> Vec<String> {
-    let results = report.get("results").and_then(Value::as_list).unwrap();
-    results.iter().map(|result| result.str_at([key]).unwrap_or_default().to_owned()).collect()
+/// What was told last of a policy.
+fn told<'w>(world: &'w World, policy: &str) -> &'w TriggerReport {
+    let told = world.reports.iter().rfind(|told| told.rule.policy.name == policy);
+    told.unwrap_or_else(|| panic!("nothing is told of {policy}: {}", world.explain()))
 }
 
-fn property(report: &Value, key: &str) -> Option<String> {
-    let first = report.get("results").unwrap().index(0).unwrap();
-    first.str_at(["properties", key]).map(str::to_owned)
+fn result<'w>(world: &'w World, policy: &str) -> &'w TriggerResult {
+    told(world, policy).result.as_ref().expect("there is a result")
 }
 
-/// Writes to reports.
-fn written(world: &World) -> Vec<String> {
-    let calls = world.calls.iter().filter(|call| call.changes());
-    let calls = calls.filter(|call| call.about().gvk.group == "wgpolicyk8s.io");
-    calls.map(|call: &Call| call.verb().to_string()).collect()
+fn property<'w>(world: &'w World, key: &str) -> Option<&'w str> {
+    let mut found = result(world, "p").properties.iter().filter(|(name, _)| name == key);
+    found.next().map(|(_, text)| text.as_str())
 }
 
 fn exceptions(result: &str) -> Vec<Arc<Exception>> {
@@ -83,111 +82,115 @@ spec: {{policyRefs: [{{name: p, kind: GeneratingPolicy}}], reportResult: {result
 }
 
 #[test]
-fn what_was_made_is_reported_with_what_the_policy_adds() {
+fn what_was_made_is_told_with_what_the_policy_adds() {
     for synchronize in [true, false] {
         let mut world = world(&[policy("p", synchronize, "'one'")]);
-        let report = trigger(&mut world, "blue");
+        let uid = trigger(&mut world, "blue");
         world.seconds(5);
-        let said = world.get(&report).unwrap_or_else(|| panic!("{}", world.explain()));
-        assert_eq!(metadata::label(&said, "app.kubernetes.io/managed-by"), Some("kyverno"));
-        let owner = said.get_path(["metadata", "ownerReferences"]).unwrap().index(0).unwrap();
-        assert_eq!(owner.str_at(["kind"]), Some("ConfigMap"));
-        assert_eq!(owner.str_at(["uid"]), Some(report.name.as_str()));
-        assert_eq!(said.str_at(["scope", "namespace"]), Some("default"));
-        let mut result = said.get("results").unwrap().index(0).unwrap().clone();
-        assert!(result.remove(["timestamp"]).is_some());
-        let wanted = value!({
-            "category": "Teams", "message": "policy evaluated successfully", "policy": "p",
-            "properties": {
-                "generated-resources": "/v1, Kind=ConfigMap Name=t-p Namespace=target",
-                "process": "admission review", "team": "blue",
-            },
-            "result": "pass", "rule": "p", "scored": true, "severity": "low",
-            "source": "KyvernoGeneratingPolicy",
-        });
-        assert_eq!(result, wanted);
-        let summary = value!({"error": 0, "fail": 0, "pass": 1, "skip": 0, "warn": 0});
-        assert_eq!(said.get("summary"), Some(&summary));
+        let said = told(&world, "p");
+        assert_eq!(
+            (said.uid.as_str(), &said.trigger),
+            (uid.as_str(), &id("ConfigMap", "default", "t"))
+        );
+        let TriggerResult { status, message, .. } = result(&world, "p");
+        assert_eq!((*status, message.as_str()), (Status::Pass, "policy evaluated successfully"));
+        assert_eq!(property(&world, "team"), Some("blue"));
+        let made = "/v1, Kind=ConfigMap Name=t-p Namespace=target";
+        assert_eq!(property(&world, "generated-resources"), Some(made), "{synchronize}");
     }
 }
 
 #[test]
-fn one_change_is_one_write_and_no_change_is_none() {
-    let mut world = world(&[policy("p", true, "'one'"), policy("q", true, "'two'")]);
-    let report = trigger(&mut world, "blue");
+fn rules_that_generate_and_change_stored_objects_are_told() {
+    let text = "apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: p}
+spec:
+  rules:
+  - name: r
+    match: {any: [{resources: {kinds: [ConfigMap], namespaces: [default]}}]}
+    reportProperties: {team: '{{ request.object.data.k }}'}
+    ACTION
+";
+    let generate =
+        "generate: {apiVersion: v1, kind: Namespace, name: made, synchronize: true, data: {}}";
+    let mutate = "mutate: {targets: [{apiVersion: v1, kind: ConfigMap, name: c, namespace: target}], patchStrategicMerge: {data: {k: x}}}";
+    for (action, message, key, objects) in [
+        (
+            generate,
+            "generated Namespace/made",
+            "generated-resources",
+            "/v1, Kind=Namespace Name=made",
+        ),
+        (
+            mutate,
+            "mutated ConfigMap/c in namespace target",
+            "patched-target",
+            "/v1, Kind=ConfigMap Name=c Namespace=target",
+        ),
+    ] {
+        let mut world = world(&[text.replace("ACTION", action)]);
+        world.put(config_map("target", "c", value!({"k": "y"})));
+        trigger(&mut world, "blue");
+        world.seconds(5);
+        let TriggerResult { status, message: found, .. } = result(&world, "p");
+        assert_eq!((*status, found.as_str()), (Status::Pass, message), "{}", world.explain());
+        assert_eq!(property(&world, key), Some(objects));
+        assert_eq!(property(&world, "team"), Some("blue"));
+    }
+}
+
+#[test]
+fn the_same_is_told_once_and_again_after_a_restart() {
+    let mut world = world(&[policy("p", true, "'one'")]);
+    trigger(&mut world, "blue");
     world.seconds(5);
-    assert_eq!(texts(&world.get(&report).unwrap(), "policy"), ["p", "q"]);
-    assert_eq!(written(&world), ["create"], "two results are one write");
+    assert_eq!(world.reports.len(), 1, "{:?}", world.reports);
     world.forget_calls();
     world.edit(&id("ConfigMap", "default", "t"), &["metadata", "labels"], value!({"a": "b"}));
     world.edit(&id("ConfigMap", "target", "t-p"), &["metadata", "labels", "x"], "y");
     world.seconds(60);
+    assert!(world.reports.is_empty(), "{:?}", world.reports);
     world.restart();
     world.seconds(60);
-    assert!(written(&world).is_empty(), "{}", world.explain());
+    assert_eq!(world.reports.len(), 1, "who keeps reports may have lost it: {:?}", world.reports);
     trigger(&mut world, "red");
     world.seconds(5);
-    assert_eq!(written(&world), ["update"]);
-    assert_eq!(property(&world.get(&report).unwrap(), "team").as_deref(), Some("red"));
+    assert_eq!(property(&world, "team"), Some("red"));
 }
 
 #[test]
-fn failures_are_reported_until_they_are_mended() {
+fn failures_are_told_until_they_are_mended() {
     for synchronize in [true, false] {
         let mut world = world(&[policy("p", synchronize, "object.data.k.split('-')[1]")]);
-        let report = trigger(&mut world, "blue");
+        trigger(&mut world, "blue");
         world.seconds(30);
-        let said = world.get(&report).unwrap_or_else(|| panic!("{}", world.explain()));
-        assert_eq!(texts(&said, "result"), ["error"]);
-        assert!(texts(&said, "message")[0].starts_with("failed to evaluate policy: "));
-        assert_eq!(property(&said, "generated-resources"), None);
-        assert_eq!(written(&world), ["create"], "tries that fail alike say nothing new");
+        let TriggerResult { status, message, .. } = result(&world, "p");
+        assert_eq!(*status, Status::Error);
+        assert!(message.starts_with("failed to evaluate policy: "), "{message}");
+        assert_eq!(property(&world, "generated-resources"), None);
+        assert_eq!(world.reports.len(), 1, "tries that fail alike say nothing new");
         trigger(&mut world, "blue-green");
         world.seconds(5);
-        assert_eq!(texts(&world.get(&report).unwrap(), "result"), ["pass"]);
+        assert_eq!(result(&world, "p").status, Status::Pass);
     }
 }
 
 #[test]
-fn exceptions_are_reported_and_leave_what_there_is() {
-    for (result, synchronize) in [("skip", true), ("skip", false), ("pass", true), ("pass", false)]
-    {
-        let mut world = world(&[policy("p", synchronize, "'one'")]);
-        trigger(&mut world, "blue");
-        world.seconds(5);
-        world.controller.set_exceptions(exceptions(result));
-        let report = trigger(&mut world, "red");
-        world.seconds(5);
-        let said = world.get(&report).unwrap();
-        assert_eq!(texts(&said, "result"), [result]);
-        assert_eq!(texts(&said, "rule"), ["exception"]);
-        assert_eq!(property(&said, "exceptions").as_deref(), Some("spare"));
-        assert!(world.has(&id("ConfigMap", "target", "t-p")), "{result} {synchronize}");
+fn exceptions_are_told_and_leave_what_there_is() {
+    for (word, status) in [("skip", Status::Skip), ("pass", Status::Pass)] {
+        for synchronize in [true, false] {
+            let mut world = world(&[policy("p", synchronize, "'one'")]);
+            trigger(&mut world, "blue");
+            world.seconds(5);
+            world.controller.set_exceptions(exceptions(word));
+            trigger(&mut world, "red");
+            world.seconds(5);
+            let found = result(&world, "p");
+            assert_eq!((found.status, found.exceptions.len()), (status, 1), "{synchronize}");
+            assert!(world.has(&id("ConfigMap", "target", "t-p")), "{word} {synchronize}");
+        }
     }
-}
-
-#[test]
-fn results_go_with_their_policy_and_leave_those_of_others() {
-    let mut world = world(&[policy("p", true, "'one'"), policy("q", false, "'two'")]);
-    let report = trigger(&mut world, "blue");
-    world.seconds(5);
-    let mut said = world.get(&report).unwrap();
-    let foreign = value!({"policy": "p", "rule": "r", "result": "fail", "source": "kyverno"});
-    let results = said.get("results").and_then(Value::as_list).unwrap().iter().cloned();
-    let results: Vec<Value> = results.chain([foreign]).collect();
-    said.set(["results"], Value::from(results)).unwrap();
-    world.memory.update(said).unwrap();
-    world.seconds(5);
-    world.delete(&id("GeneratingPolicy", "", "p"));
-    world.seconds(5);
-    let said = world.get(&report).unwrap();
-    assert_eq!(texts(&said, "policy"), ["q", "p"], "the other source has a policy of this name");
-    assert_eq!(said.get_path(["summary", "fail"]), Some(&value!(1)));
-    // Also without a watch.
-    world.delete(&id("GeneratingPolicy", "", "q"));
-    world.restart();
-    world.seconds(10);
-    assert_eq!(texts(&world.get(&report).unwrap(), "source"), ["kyverno"]);
 }
 
 #[test]
@@ -199,26 +202,12 @@ fn a_trigger_that_stops_matching_has_no_result() {
     let mut world = world(&[text]);
     let mut object = config_map("default", "t", value!({"k": "blue"}));
     metadata::set_label(&mut object, "active", "yes").unwrap();
-    let made = world.put(object);
-    let report = id("PolicyReport", "default", metadata::uid(&made).unwrap());
+    world.put(object);
     world.seconds(5);
-    assert!(world.has(&report));
+    assert!(told(&world, "p").result.is_some());
     world.edit(&id("ConfigMap", "default", "t"), &["metadata", "labels", "active"], "no");
     world.seconds(5);
-    assert!(!world.has(&report), "{}", world.explain());
-}
-
-#[test]
-fn without_the_kinds_nothing_is_reported_and_nothing_waits() {
-    let mut world = World::new();
-    for name in ["default", "target"] {
-        world.put(namespace(name, value!({"kubernetes.io/metadata.name": name})));
-    }
-    world.apply(&policy("p", true, "'one'"));
-    trigger(&mut world, "blue");
-    world.seconds(10);
-    assert!(world.has(&id("ConfigMap", "target", "t-p")), "{}", world.explain());
-    assert!(written(&world).is_empty());
+    assert_eq!(told(&world, "p").result, None, "{}", world.explain());
 }
 
 #[test]
@@ -232,9 +221,9 @@ fn what_was_made_of_the_global_context_follows_it() {
         globals.insert("teams".into(), Ok(entry));
         Arc::new(globals)
     };
-    let report = trigger(&mut world, "blue");
+    trigger(&mut world, "blue");
     world.seconds(60);
-    assert_eq!(texts(&world.get(&report).unwrap(), "result"), ["error"], "there is no entry yet");
+    assert_eq!(result(&world, "p").status, Status::Error, "there is no entry yet");
     for name in ["red", "green"] {
         world.controller.set_globals(globals(Some(name)));
         world.seconds(5);
@@ -261,5 +250,5 @@ fn reports_have_no_reports() {
     world.put(report);
     world.seconds(60);
     assert!(world.has(&id("ConfigMap", "target", "by-hand-p")), "{}", world.explain());
-    assert!(written(&world).is_empty(), "{}", world.explain());
+    assert!(world.reports.is_empty(), "{:?}", world.reports);
 }

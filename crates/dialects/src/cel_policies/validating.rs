@@ -90,7 +90,8 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     // Both are for clusters; they are read so that mistakes in them are reported.
     super::head::switch(evaluation.as_ref(), "admission");
     if let Some(autogen) = head.spec.get("autogen") {
-        autogen.fields(&table::VALIDATING_AUTOGEN);
+        let autogen = autogen.fields(&table::VALIDATING_AUTOGEN);
+        super::head::switch(autogen.as_ref(), "validatingAdmissionPolicy");
     }
     check_failure_policy(&head.spec);
     let ignores_errors = head.spec.text("failurePolicy").as_deref() == Some("Ignore");

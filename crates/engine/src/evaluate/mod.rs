@@ -65,6 +65,7 @@ pub(crate) fn evaluate_except(
     event: &Event,
     eval_env: &EvalEnv<'_>,
 ) -> RuleOutcome {
+    let began = eval_env.sources.now();
     let counters = Counters::new(&eval_env.limits);
     // One meter for all expressions of the rule: many cheap ones cost as much as one that is dear.
     let meter = Meter::new(&ExpressionLimits {
@@ -165,6 +166,10 @@ pub(crate) fn evaluate_except(
         properties,
         lineage,
         cost,
+        took: began.zip(eval_env.sources.now()).map(|(began, now)| {
+            // Clocks may be set back.
+            now.duration_since(began).unwrap_or_default()
+        }),
         trace,
     }
 }

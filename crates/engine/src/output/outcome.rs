@@ -1,6 +1,7 @@
 //! What came of one rule for one event.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use kiln_rules::{Actions, RuleId};
 use kiln_value::Str;
@@ -43,6 +44,8 @@ pub struct RuleOutcome {
     /// What to hand on to events that the effects cause.
     pub lineage: Lineage,
     pub cost: Cost,
+    /// How long it took, by the clock that the evaluation was given: none without one, and zero if it stands still.
+    pub took: Option<Duration>,
     /// Why it ended so, if the limits allow for a trace.
     pub trace: Option<TraceStep>,
 }

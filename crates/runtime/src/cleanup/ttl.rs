@@ -40,7 +40,7 @@ enum News {
     All(Gvk, Vec<Value>),
     One(WatchEvent),
     /// What came of a deletion.
-    Deleted(ObjectId, Option<Propagation>, Result<(), ApiError>),
+    Deleted(ObjectId, Result<(), ApiError>),
     /// The kinds that may be followed.
     Kinds(Vec<Gvk>),
 }
@@ -57,11 +57,11 @@ pub(super) async fn keep(shared: AppState, fence: Arc<Fence>) {
         for expired in queue.poll(now()) {
             let (shared, fence, news) = (shared.clone(), Arc::clone(&fence), news.clone());
             tasks.spawn(async move {
-                let (target, propagation) = (expired.target.clone(), expired.propagation);
+                let target = expired.target.clone();
                 let deleting = caught(&shared.metrics, "call", delete(&shared, &fence, expired));
                 let broken = || Err(ApiError::new(Reason::Unavailable, "this engine failed at it"));
                 let answer = deleting.await.unwrap_or_else(broken);
-                let _ = news.send(News::Deleted(target, propagation, answer)).await;
+                let _ = news.send(News::Deleted(target, answer)).await;
             });
         }
         let next = queue.next_time();
@@ -85,9 +85,9 @@ pub(super) async fn keep(shared: AppState, fence: Arc<Fence>) {
                 }
             }
             Some(News::One(event)) => observe(&mut queue, &event.object),
-            Some(News::Deleted(id, propagation, answer)) => {
+            Some(News::Deleted(id, answer)) => {
                 queue.answered(&id, &answer, now());
-                tell(&shared, &id, propagation, &answer);
+                tell(&shared, &id, &answer);
             }
             Some(News::Kinds(kinds)) => {
                 let is_wanted = |key: &KindKey| kinds.iter().any(|kind| KindKey::of(kind) == *key);
@@ -110,10 +110,13 @@ pub(super) async fn keep(shared: AppState, fence: Arc<Fence>) {
                 }
                 shared.deletions.send_modify(|deletions| deletions.follows_ttl = true);
                 shared.metrics.clear("kyverno_ttl_controller_info");
+                let known = shared.kinds.borrow().clone();
                 for key in followed.keys() {
+                    let Some(kind) = known.preferred(&key.group, &key.kind) else { continue };
                     let labels = [
-                        ("resource_group", key.group.as_str()),
-                        ("resource_kind", key.kind.as_str()),
+                        ("resource_group", kind.group()),
+                        ("resource_version", kind.version()),
+                        ("resource_resource", kind.plural()),
                     ];
                     shared.metrics.set("kyverno_ttl_controller_info", &labels, 1.0);
                 }
@@ -129,12 +132,7 @@ fn observe(queue: &mut TtlQueue, object: &Value) {
     }
 }
 
-fn tell(
-    shared: &AppState,
-    id: &ObjectId,
-    propagation: Option<Propagation>,
-    answer: &Result<(), ApiError>,
-) {
+fn tell(shared: &AppState, id: &ObjectId, answer: &Result<(), ApiError>) {
     let name = match answer {
         Ok(()) => {
             tracing::info!(object = %id, "deleted an object whose {TTL_LABEL} is over");
@@ -146,11 +144,12 @@ fn tell(
             "kyverno_ttl_controller_errors_total"
         }
     };
+    let known = shared.kinds.borrow().clone();
     let labels = [
-        ("resource_group", id.gvk.group.as_str()),
-        ("resource_kind", id.gvk.kind.as_str()),
         ("resource_namespace", id.namespace.as_str()),
-        ("deletion_propagation", propagation.map_or("", Propagation::as_str)),
+        ("resource_group", id.gvk.group.as_str()),
+        ("resource_version", id.gvk.version.as_str()),
+        ("resource_resource", known.get(&id.gvk).map_or("", kiln_object::Kind::plural)),
     ];
     shared.metrics.count(name, &labels);
 }

@@ -15,6 +15,7 @@ use super::view::{LiveView, Machine};
 use crate::author_access::Rights;
 use crate::client::Client;
 use crate::events::{CheckedObject, Happened};
+use crate::kyverno_metrics::{self, ExecutionCause, RanFor};
 use crate::reporter;
 use crate::state::AppState;
 
@@ -103,13 +104,29 @@ pub(crate) fn after_answer(told: &Told, desk: Arc<AdmissionState>, path: String,
     });
 }
 
-/// Counts results, and passes them on to where users read of them.
-pub(crate) fn tell(
+/// Counts results of rules that change objects, and passes them on to reports.
+pub(crate) fn tell_changes(
     shared: &AppState,
     request: &Request,
     results: &[ValidationResult],
     blocked: bool,
 ) {
+    count(shared, request, results);
+    if !request.event.dry_run && !results.is_empty() {
+        reporter::admitted(shared, request, &object_of(shared, request), results, blocked);
+    }
+}
+
+fn count(shared: &AppState, request: &Request, results: &[ValidationResult]) {
+    let event = &request.event;
+    let operation = kyverno_metrics::operation_of(event);
+    let about = RanFor {
+        kind: &event.kind.kind,
+        operation: &operation,
+        cause: ExecutionCause::Request,
+        dry_run: event.dry_run,
+    };
+    kyverno_metrics::count_results(shared, results, about);
     for result in results {
         let policy = result.rule.policy.key();
         let labels = [
@@ -119,18 +136,33 @@ pub(crate) fn tell(
         ];
         shared.metrics.count("kiln_rule_results_total", &labels);
     }
-    if request.event.dry_run || results.is_empty() {
-        return;
-    }
+}
+
+/// The object of a request.
+fn object_of(shared: &AppState, request: &Request) -> CheckedObject {
     let event = &request.event;
     let namespace = match shared.kinds.borrow().is_namespaced(&event.kind) {
         Some(false) => "",
         _ => event.namespace.as_deref().unwrap_or_default(),
     };
-    let object = CheckedObject {
+    CheckedObject {
         id: ObjectId::new(event.kind.clone(), namespace, &event.name),
         uid: event.trigger().and_then(metadata::uid).map(Into::into),
-    };
+    }
+}
+
+/// Counts results, and passes them on to where users read of them.
+pub(crate) fn tell(
+    shared: &AppState,
+    request: &Request,
+    results: &[ValidationResult],
+    blocked: bool,
+) {
+    count(shared, request, results);
+    if request.event.dry_run || results.is_empty() {
+        return;
+    }
+    let object = object_of(shared, request);
     reporter::admitted(shared, request, &object, results, blocked);
     let checked = Happened::Checked { object, results: results.into(), blocked, scanned: false };
     // Events are for people: when there are too many of them, some are left out.

@@ -9,11 +9,12 @@ use http_body_util::Full;
 use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::Check;
-use kiln_admission::webhooks::{POLICY_PATH, is_served};
+use kiln_admission::webhooks::{POLICY_PATH, TTL_PATH, is_served};
 use kiln_admission::{BadReview, Request, Reviewed};
+use kiln_cleanup::{TTL_LABEL, Ttl};
 use kiln_cluster::{ApiError, Call, Reason, Reply};
-use kiln_engine::Verdict;
-use kiln_object::{Kinds, ObjectId};
+use kiln_engine::Status;
+use kiln_object::{Kinds, ObjectId, metadata};
 use kiln_value::Value;
 use tokio::sync::Semaphore;
 
@@ -25,6 +26,7 @@ use super::update_request_limiter::{Carriers, NotStored};
 use crate::calls::carry_out;
 use crate::discovery::Discovery;
 use crate::events::Happened;
+use crate::kyverno_metrics;
 use crate::process_metrics;
 use crate::state::AppState;
 use crate::supervisor;
@@ -71,6 +73,7 @@ impl Asked {
             (Some("nvpol"), _) => "/nvpol",
             (Some("dragnet-webhook"), _) => "/dragnet-webhook",
             (Some("policymutate"), _) => AUTHOR_PATH,
+            (Some("verifyttl"), _) => TTL_PATH,
             _ => POLICY_PATH,
         }
     }
@@ -176,12 +179,14 @@ pub(crate) async fn review(
     shared.metrics.count("kiln_admission_requests_total", &labels);
     let seconds = began.elapsed().as_secs_f64();
     shared.metrics.observe("kiln_admission_seconds", &[("path", &path)], seconds);
+    kyverno_metrics::count_http(&shared.metrics, &path, began.elapsed());
     answer
 }
 
 type Answered = (Answer, String, &'static str);
 
 async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body) -> Answered {
+    let began = Instant::now();
     let Told { shared, carriers, reviews, turns, .. } = told;
     let Ok(permit) = Arc::clone(reviews).acquire_owned().await else {
         let ends = text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
@@ -189,6 +194,7 @@ async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body
     };
     let kinds = shared.kinds.borrow().clone();
     let policies = asked.path == POLICY_PATH;
+    let counted = asked.counted().to_owned();
     let settings = desk.settings.clone();
     let audited = Arc::clone(&desk);
     let evaluator = Evaluator::new(shared, kinds.clone(), Arc::clone(&desk));
@@ -199,6 +205,10 @@ async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body
         drop(body);
         if policies {
             return Ok((request, None));
+        }
+        if asked.path == TTL_PATH {
+            let response = ttl_response(request.event.object.as_ref());
+            return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
         }
         if asked.path == AUTHOR_PATH {
             let response = sign(&request.event, desk.settings.authors);
@@ -244,6 +254,10 @@ async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body
                 audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);
+            if ![AUTHOR_PATH, TTL_PATH].contains(&counted.as_str()) {
+                let (allowed, took) = (reviewed.response.is_allowed(), began.elapsed());
+                kyverno_metrics::count_request(&shared.metrics, &request, allowed, &counted, took);
+            }
             (reviewed.response, outcome)
         }
     };
@@ -255,6 +269,17 @@ async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body
         );
     }
     (json(response.to_bytes(&request.uid)), operation, outcome)
+}
+
+/// The answer about an object with the TTL label: one that cannot be read is warned of, in Kyverno's words.
+fn ttl_response(object: Option<&Value>) -> kiln_admission::Response {
+    let value = object.and_then(|object| metadata::label(object, TTL_LABEL));
+    let wrong = value.and_then(|value| Ttl::parse(value).err());
+    let warning = wrong.map(|why| {
+        format!("{TTL_LABEL} label value cannot be parsed as any recognizable format ({why})")
+    });
+    let warnings = warning.into_iter().collect();
+    kiln_admission::Response { warnings, ..kiln_admission::Response::allowed() }
 }
 
 fn outcome(reviewed: &Reviewed) -> &'static str {
@@ -318,19 +343,17 @@ fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
         let namespace = event.namespace.as_deref().unwrap_or_default();
         ObjectId::new(event.kind.clone(), namespace, &event.name)
     };
-    for (rule, verdict) in &reviewed.ran {
-        if *verdict == Verdict::Pass && reviewed.response.patch.is_some() && !request.event.dry_run
-        {
+    for ran in &reviewed.ran {
+        let changed = ran.status == Status::Pass && reviewed.response.patch.is_some();
+        if changed && !request.event.dry_run {
             // Events are for people: when there are too many of them, some are left out.
-            let mutated = Happened::Mutated { rule: rule.clone(), object: about() };
+            let mutated = Happened::Mutated { rule: ran.rule.clone(), object: about() };
             let _ = shared.happened.try_send(mutated);
         }
-        let policy = rule.policy.key();
-        let labels =
-            [("policy", policy.as_str()), ("rule", &rule.rule), ("result", verdict.as_str())];
-        shared.metrics.count("kiln_rule_results_total", &labels);
     }
-    audits::tell(shared, request, &reviewed.results, !reviewed.response.is_allowed());
+    let blocked = !reviewed.response.is_allowed();
+    audits::tell_changes(shared, request, &reviewed.ran, blocked);
+    audits::tell(shared, request, &reviewed.results, blocked);
     if reviewed.panicked {
         supervisor::count(&shared.metrics, "review", 1);
         tracing::error!("a rule panicked during a request");
@@ -399,6 +422,8 @@ async fn is_allowed(shared: &AppState, review: &Value) -> Result<bool, ApiError>
 
 #[cfg(test)]
 mod tests {
+    use kiln_value::value;
+
     use super::*;
 
     #[test]
@@ -424,5 +449,23 @@ mod tests {
         assert_eq!(counted("/mutate/fail/finegrained/x?timeout=1s"), "/mutate/fail");
         assert_eq!(counted("/gpol/a/b/c"), "/gpol");
         assert_eq!(counted("/policyvalidate"), "/policyvalidate");
+        assert_eq!(counted("/verifyttl?timeout=1s"), "/verifyttl");
+    }
+
+    #[test]
+    fn a_ttl_that_cannot_be_read_is_warned_of_and_never_denied() {
+        let answer = |ttl: &str| {
+            let object = value!({"metadata": {"labels": {TTL_LABEL: ttl}}});
+            let response = ttl_response(Some(&object));
+            assert!(response.is_allowed(), "{ttl}");
+            response.warnings
+        };
+        for good in ["30s", "2weeks", "2030-01-02", "2030-01-02T150405Z"] {
+            assert_eq!(answer(good), Vec::<String>::new(), "{good}");
+        }
+        let [warning] = &answer("soon")[..] else { panic!("one warning") };
+        let begin = "cleanup.kyverno.io/ttl label value cannot be parsed as any recognizable format (\"soon\" is neither";
+        assert!(warning.starts_with(begin), "{warning}");
+        assert_eq!(ttl_response(None).warnings, Vec::<String>::new());
     }
 }

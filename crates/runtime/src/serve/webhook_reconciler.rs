@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::AdmissionState;
 use super::tls::{Served, is_signed};
 use crate::calls::carry_out;
+use crate::native_policies::is_generated;
 use crate::policy_store::Registry;
 use crate::state::AppState;
 
@@ -167,7 +168,9 @@ impl WebhookReconciler {
             }
             self.warned = warnings;
         }
-        let sound = stored.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
+        // The API server checks objects for these itself.
+        let others = stored.policies.iter().filter(|policy| !is_generated(&policy.object));
+        let sound = others.filter_map(|policy| policy.compiled.clone().ok());
         let exceptions = settings.in_force(&stored.exceptions);
         let others = stored.exceptions.iter().filter(|exception| !settings.holds(exception));
         let others: Vec<Str> = others.map(|exception| exception.name.clone()).collect();

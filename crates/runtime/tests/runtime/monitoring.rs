@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use kiln_cluster::Reason;
 use kiln_controller::Waiting;
 use kiln_install::{alerts, dashboard};
-use kiln_runtime::metrics::{DEPRECATED_NAMES, FAMILIES, Family, Form};
+use kiln_runtime::metrics::{DEPRECATED_NAMES, FAMILIES, Family, Form, KYVERNO_FAMILIES, Metrics};
 use kiln_testkit::project_root;
 use kiln_value::Value;
 use promql_parser::label::MatchOp;
@@ -56,7 +56,7 @@ fn every_picture_shows_numbers_that_exist_and_none_is_left_out() {
 #[test]
 fn every_number_is_documented_with_its_labels() {
     let page = std::fs::read_to_string(project_root().join("docs/reference/metrics.md")).unwrap();
-    for Family { name, labels, .. } in FAMILIES {
+    for Family { name, labels, .. } in FAMILIES.iter().chain(&KYVERNO_FAMILIES) {
         let line =
             page.lines().find(|line| line.starts_with('|') && line.contains(&format!("`{name}`")));
         let line =
@@ -71,6 +71,47 @@ fn every_number_is_documented_with_its_labels() {
             "{new}, formerly {old}"
         );
     }
+}
+
+#[test]
+fn what_dashboards_for_kyverno_ask_for_is_there_on_demand() {
+    // As Kyverno's own dashboard asks: names, and the labels that it groups and selects by.
+    let asked = [
+        "sum(increase(kyverno_policy_results_total{rule_execution_cause=\"background_scan\"}[5m])) by (rule_result)",
+        "sum(increase(kyverno_policy_results_total{rule_result=\"fail\", policy_background_mode=\"true\"}[24h]))",
+        "sum(kyverno_policy_execution_duration_seconds_sum) by (policy_name, policy_type)",
+        "sum(rate(kyverno_policy_execution_duration_seconds_count[5m])) by (rule_type)",
+        "count(count(kyverno_policy_rule_info_total{policy_namespace!=\"-\"}==1) by (policy_name, policy_namespace))",
+        "count(count(kyverno_policy_rule_info_total{policy_type=\"cluster\"}==1) by (policy_name, policy_validation_mode))",
+        "sum(rate(kyverno_admission_review_duration_seconds_sum[5m])) by (resource_request_operation)",
+        "sum(increase(kyverno_admission_requests_total[5m])) by (resource_kind)",
+        "sum(increase(kyverno_policy_changes_total[5m])) by (policy_change_type)",
+        "sum(increase(kyverno_policy_changes_total[5m])) by (policy_type)",
+        "sum by (policy_name, result) (increase(kyverno_validating_policy_results_total{execution_cause=\"admission_request\"}[5m]))",
+        "sum by (result) (increase(kyverno_mutating_policy_results_total{execution_cause=\"background_scan\"}[5m]))",
+        "sum(increase(kyverno_generating_policy_results_total{result=\"fail\"}[5m]))",
+        "sum(rate(kyverno_validating_policy_execution_duration_seconds_sum[5m])) by (policy_name)",
+        "sum(rate(kyverno_mutating_policy_execution_duration_seconds_count[5m])) by (policy_name)",
+        "sum(rate(kyverno_generating_policy_execution_duration_seconds_sum[5m])) by (policy_name)",
+    ];
+    for expression in asked {
+        let parsed = parse(expression).unwrap_or_else(|error| panic!("{expression}: {error}"));
+        let (mut found, mut grouped) = (Vec::new(), BTreeSet::new());
+        walk(&parsed, &mut found, &mut grouped);
+        for selector in found {
+            let asked = selector.name.as_deref().unwrap();
+            let plain = asked.trim_end_matches("_sum").trim_end_matches("_count");
+            let family = KYVERNO_FAMILIES.iter().find(|family| family.name == plain);
+            let family = family.unwrap_or_else(|| panic!("{expression}: there is no {asked}"));
+            let selected = selector.matchers.matchers.iter().map(|matcher| matcher.name.clone());
+            for label in selected.chain(grouped.iter().cloned()) {
+                assert!(family.labels.contains(&label.as_str()), "{expression}: {label}");
+            }
+        }
+    }
+    let help = "# HELP kyverno_policy_results_total";
+    assert!(Metrics::with_kyverno_names(true).text().contains(help));
+    assert!(!Metrics::default().text().contains(help));
 }
 
 /// Checks an expression: it can be read, and asks for numbers, labels and values that exist. Gives the numbers.
@@ -144,8 +185,9 @@ fn values(family: &str, label: &str) -> Vec<String> {
         ("kiln_policies", "state") => words(&["sound", "broken", "not run"]),
         ("kiln_requests_written_total", "outcome") => words(&["written", "failed", "held back"]),
         ("kiln_admission_requests_total", "answer") => {
-            words(&["broken", "late", "too many connections", "too many reviews"])
+            words(&["refused", "broken", "late", "too many connections", "too many reviews"])
         }
+        ("kiln_scan_results_total", "result") => words(&["pass", "fail", "error"]),
         ("kiln_rule_results_total", "result") => {
             words(&["pass", "fail", "warn", "error", "made", "changed", "failed"])
         }

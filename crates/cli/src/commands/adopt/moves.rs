@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use kiln_diagnostic::Diagnostic;
 use kiln_object::identity::describe;
 use kiln_object::policy_kinds::{OWN_VERSION, POLICY_KINDS, PolicyFamily, PolicyRole};
 use kiln_runtime::Reader;
@@ -16,6 +17,7 @@ const OF_THE_OBJECT: [&str; 2] =
     ["kubectl.kubernetes.io/last-applied-configuration", "kiln.dev/author"];
 
 /// What is stored of the kinds that Kyverno has deprecated: those of `kyverno.io`, from ClusterPolicy to PolicyException.
+/// Policies that only verify images are not among them: Kiln does not run them, so they stay with Kyverno.
 pub(super) fn stored(reader: &Reader) -> Result<Vec<Value>, Failure> {
     let rows = POLICY_KINDS.iter().filter(|row| {
         row.own && row.family == PolicyFamily::Rules && row.role != PolicyRole::Request
@@ -27,12 +29,53 @@ pub(super) fn stored(reader: &Reader) -> Result<Vec<Value>, Failure> {
             found.extend(super::all(reader, &kind.gvk())?);
         }
     }
+    found.retain(|policy| image_rules(policy) != ImageRules::All);
     Ok(found)
+}
+
+/// Which rules of a policy verify images.
+#[derive(Debug, PartialEq, Eq)]
+enum ImageRules {
+    None,
+    /// These, by name.
+    Some(Vec<String>),
+    All,
+}
+
+fn image_rules(policy: &Value) -> ImageRules {
+    let rules = policy.get_path(["spec", "rules"]).and_then(Value::as_list);
+    let rules: Vec<&Value> = rules.into_iter().flat_map(|rules| rules.iter()).collect();
+    let verifies =
+        |rule: &&&Value| rule.get("verifyImages").is_some_and(|images| !images.is_null());
+    let found: Vec<String> = rules
+        .iter()
+        .filter(verifies)
+        .map(|rule| rule.str_at(["name"]).unwrap_or_default().to_owned())
+        .collect();
+    match found.len() {
+        0 => ImageRules::None,
+        all if all == rules.len() => ImageRules::All,
+        _ => ImageRules::Some(found),
+    }
 }
 
 /// Prints policies as they are to be stored in Kiln's own group.
 pub(super) fn print(ui: &Ui, reader: &Reader) -> CommandResult {
-    let moved: Vec<Value> = stored(reader)?.iter().map(moved).collect();
+    let stored = stored(reader)?;
+    for policy in &stored {
+        if let ImageRules::Some(rules) = image_rules(policy) {
+            let message = format!(
+                "{}: {} {} images, which Kiln does not run",
+                describe(policy),
+                rules.join(", "),
+                if rules.len() == 1 { "verifies" } else { "verify" }
+            );
+            let hint =
+                "keep a policy with these rules in kyverno.io, and take them out of the moved one";
+            ui.problem(&Diagnostic::warning(message).hint(hint));
+        }
+    }
+    let moved: Vec<Value> = stored.iter().map(moved).collect();
     let mut out = ui.stdout();
     out.write_all(emit_documents(&moved).as_bytes())?;
     out.flush()?;
@@ -104,6 +147,17 @@ mod tests {
             "spec": {"rules": []},
         });
         assert_eq!(moved(&stored), wanted);
+    }
+
+    #[test]
+    fn rules_about_images_stay_with_kyverno() {
+        let rule = |name: &str, key: &str| value!({"name": name, key: [{"a": "b"}]});
+        let policy = |rules: Vec<Value>| value!({"spec": {"rules": rules}});
+        assert_eq!(image_rules(&policy(vec![rule("a", "validate")])), ImageRules::None);
+        assert_eq!(image_rules(&policy(vec![rule("a", "verifyImages")])), ImageRules::All);
+        let mixed = policy(vec![rule("a", "verifyImages"), rule("b", "validate")]);
+        assert_eq!(image_rules(&mixed), ImageRules::Some(vec!["a".to_owned()]));
+        assert_eq!(image_rules(&value!({"spec": {"schedule": "* * * * *"}})), ImageRules::None);
     }
 
     #[test]

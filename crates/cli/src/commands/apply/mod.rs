@@ -47,6 +47,8 @@ use crate::ui::Ui;
 /// was evaluated.
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent switches of a command")]
+// Only a plan asks what an installation is called.
+#[command(mut_arg("name", |name| name.hide(true)))]
 pub(crate) struct Args {
     /// Policies: files, directories, URLs of files or git repositories, or - for standard input
     #[arg(required = true, value_name = "RULES")]

@@ -59,8 +59,8 @@ impl Address {
         })
     }
 
-    /// What the engine says of itself.
-    pub(super) fn health(&self) -> Result<String, Unanswered> {
+    /// What the engine says of itself at a path such as `health`.
+    pub(super) fn probe(&self, at: &str) -> Result<String, Unanswered> {
         let pem = STANDARD.decode(&self.bundle).unwrap_or_default();
         let roots: Vec<_> = parse_pem(&pem)
             .filter_map(|item| match item {
@@ -79,7 +79,7 @@ impl Address {
             .proxy(None)
             .build()
             .into();
-        let asked = agent.get(format!("{}/health", self.origin)).call();
+        let asked = agent.get(format!("{}/{at}", self.origin)).call();
         let mut response = asked.map_err(|error| why(&error))?;
         let said = response.body_mut().with_config().limit(MOST_BYTES).read_to_string();
         said.map_err(|error| why(&error))

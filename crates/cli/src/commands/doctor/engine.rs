@@ -12,7 +12,12 @@ use crate::ui::counted;
 
 /// So many seconds clocks may differ.
 const ASKEW: i64 = 5;
+/// The group of PolicyReports.
+const REPORTS: &str = "wgpolicyk8s.io";
 const INSTALL: &str = "kiln install --image IMAGE | kubectl apply --server-side -f -";
+
+/// Beside Kyverno, these are left to it.
+const REPORT_CRDS: &str = "in a cluster without Kyverno: kiln install --name NAME --report-crds --only crds | kubectl apply --server-side -f -";
 
 /// Whether the cluster knows every kind that Kiln uses; whether it knows any kind of rules.
 pub(super) fn definitions(checks: &mut Checks<'_>) -> bool {
@@ -26,7 +31,8 @@ pub(super) fn definitions(checks: &mut Checks<'_>) -> bool {
     if !reports.is_empty() {
         let reports = reports.join(", ");
         let message = format!("the cluster does not know {reports}: nothing is reported");
-        checks.doubtful(about, message, INSTALL);
+        let stands_for_kyverno = checks.settings.names.stands_for_kyverno();
+        checks.doubtful(about, message, if stands_for_kyverno { INSTALL } else { REPORT_CRDS });
     } else if used.is_empty() {
         checks.good(about, "the cluster knows every kind of rules, UpdateRequests and reports");
     }
@@ -48,11 +54,11 @@ impl Unknown {
     /// Asks for every kind that Kiln uses.
     fn find(names: &EngineNames, is_known: impl Fn(&str, &str) -> bool) -> Self {
         let mut unknown = Unknown { used: Vec::new(), reports: Vec::new(), all_rules: true };
-        let definitions = if names.stands_for_kyverno() {
-            kiln_install::definitions()
-        } else {
-            kiln_install::own_definitions()
-        };
+        let mut definitions = kiln_install::definitions();
+        if !names.stands_for_kyverno() {
+            definitions.retain(|definition| definition.str_at(["spec", "group"]) == Some(REPORTS));
+            definitions.extend(kiln_install::own_definitions());
+        }
         for definition in definitions {
             let text = |path: &[&str]| definition.str_at(path.iter().copied()).unwrap_or_default();
             let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
@@ -60,8 +66,7 @@ impl Unknown {
                 unknown.all_rules &= !(kind.ends_with("Policy") || kind == "ModRule");
                 continue;
             }
-            let list =
-                if group == "wgpolicyk8s.io" { &mut unknown.reports } else { &mut unknown.used };
+            let list = if group == REPORTS { &mut unknown.reports } else { &mut unknown.used };
             list.push(text(&["metadata", "name"]).to_owned());
         }
         unknown

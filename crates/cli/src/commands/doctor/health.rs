@@ -24,7 +24,7 @@ const PORT: u16 = 9443;
 
 /// Where an engine is asked how it is.
 #[derive(Debug)]
-enum HealthEndpoint {
+pub(super) enum HealthEndpoint {
     At(Address),
     Service(String),
     In(Pod),
@@ -32,7 +32,7 @@ enum HealthEndpoint {
 
 /// A pod of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pod {
+pub(super) struct Pod {
     name: String,
     port: u16,
     is_ready: bool,
@@ -66,7 +66,7 @@ fn each(list: Option<&Value>) -> impl Iterator<Item = &Value> {
 
 /// Why an engine said nothing.
 #[derive(Debug)]
-struct Silent {
+pub(super) struct Silent {
     why: String,
     is_forbidden: bool,
 }
@@ -78,22 +78,23 @@ impl From<ApiError> for Silent {
 }
 
 impl HealthEndpoint {
-    fn ask(&self, checks: &Checks<'_>) -> Result<String, Silent> {
+    /// What the engine says at a path.
+    pub(super) fn ask(&self, checks: &Checks<'_>, at: &str) -> Result<String, Silent> {
         let asked = match self {
             HealthEndpoint::At(address) => {
-                let said = address.health();
+                let said = address.probe(at);
                 return said.map_err(|why| Silent { why: why.to_string(), is_forbidden: false });
             }
             HealthEndpoint::Service(service) => ProbeTarget::Service(service),
             HealthEndpoint::In(pod) => ProbeTarget::Pod { name: &pod.name, port: pod.port },
         };
-        Ok(checks.reader.health(&checks.settings.namespace, asked)?)
+        Ok(checks.reader.probe(&checks.settings.namespace, asked, at)?)
     }
 }
 
 /// What is found out of what engines say: where webhooks find them, and in their pods. A Service would let one speak for
-/// all, and never one that is not ready; it is asked where there are no pods to be seen.
-pub(super) fn check(checks: &mut Checks<'_>) {
+/// all, and never one that is not ready; it is asked where there are no pods to be seen. Gives those that answered.
+pub(super) fn check(checks: &mut Checks<'_>) -> Vec<HealthEndpoint> {
     let mut places: Vec<HealthEndpoint> =
         checks.said.keys().cloned().map(HealthEndpoint::At).collect();
     let pods = pods(checks);
@@ -109,11 +110,15 @@ pub(super) fn check(checks: &mut Checks<'_>) {
     }
     places.extend(pods.into_iter().map(HealthEndpoint::In));
     let mut is_well = true;
+    let mut answered = Vec::new();
     for place in places {
-        for (state, message, hint) in judged(&place, said(checks, &place)) {
+        let said = said(checks, &place);
+        let answers = said.is_ok();
+        for (state, message, hint) in judged(&place, said) {
             is_well = false;
             checks.note(ABOUT, state, message, &hint);
         }
+        answered.extend(answers.then_some(place));
     }
     if is_well {
         let who = match count {
@@ -122,6 +127,7 @@ pub(super) fn check(checks: &mut Checks<'_>) {
         };
         checks.good(ABOUT, format!("{who} that everything is healthy"));
     }
+    answered
 }
 
 fn pods(checks: &mut Checks<'_>) -> Vec<Pod> {
@@ -143,10 +149,10 @@ fn is_engine(pod: &Value, installed: &[Value]) -> bool {
 /// What an engine says, when it has had time to begin.
 fn said(checks: &Checks<'_>, place: &HealthEndpoint) -> Result<String, Silent> {
     let began = Instant::now();
-    let mut said = place.ask(checks);
+    let mut said = place.ask(checks, "health");
     while said.as_ref().is_ok_and(|said| said.trim() != "ok") && began.elapsed() < PASSING {
         std::thread::sleep(LOOK);
-        said = place.ask(checks);
+        said = place.ask(checks, "health");
     }
     said
 }

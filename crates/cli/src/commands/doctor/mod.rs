@@ -5,6 +5,7 @@ mod certificates;
 mod engine;
 mod health;
 mod policies;
+mod scan;
 mod services;
 mod update_requests;
 mod webhooks;
@@ -29,8 +30,8 @@ use crate::ui::{Paint, Ui, counted, plain};
 
 /// Diagnose problems of an installation, with hints
 ///
-/// Checks the CustomResourceDefinitions, the leader-election Lease and the health of the engine, webhooks and their
-/// endpoints, certificates, the permissions that policies need, policies that are not ready or have no recorded
+/// Checks the CustomResourceDefinitions, the leader-election Lease and the health of the engine, how far the background
+/// scan has come, webhooks and their endpoints, certificates, the permissions that policies need, policies that are not ready or have no recorded
 /// author, rules that Kiln does not run, exceptions that do not apply, UpdateRequests that wait or failed, objects
 /// that another writer keeps changing, and other engines that act on the same policies. Changes nothing.
 ///
@@ -130,7 +131,7 @@ impl Checks<'_> {
 
     /// What an engine says of itself at an address, asked once.
     fn said_at(&mut self, address: &Address) -> Result<String, Unanswered> {
-        self.said.entry(address.clone()).or_insert_with(|| address.health()).clone()
+        self.said.entry(address.clone()).or_insert_with(|| address.probe("health")).clone()
     }
 
     /// One object, if it is there; what keeps it from being read is a finding.
@@ -191,7 +192,8 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         engine::others(&mut checks);
         certificates::check(&mut checks);
         webhooks::check(&mut checks);
-        health::check(&mut checks);
+        let engines = health::check(&mut checks);
+        scan::check(&mut checks, &engines);
         policies::check(&mut checks)?;
         update_requests::check(&mut checks);
     }

@@ -89,7 +89,7 @@ async fn checks_policies(sandbox: &Sandbox) {
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
         sandbox.send(Request::new("GET", &path)).status == 200
     };
-    let [_, _, checks, signs] = EngineNames::default().webhook_configurations();
+    let [_, _, checks, signs, _] = EngineNames::default().webhook_configurations();
     while !(is_registered(checks.0, &checks.1) && is_registered(signs.0, &signs.1))
         && began.elapsed() < PATIENCE
     {

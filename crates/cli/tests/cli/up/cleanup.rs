@@ -46,6 +46,13 @@ fn objects_go_when_their_time_has_come_and_others_stay() {
         assert_eq!(stored.status, 201, "{}", stored.text);
     }
     up.wait_until("the label deletes", || !is_there("short"));
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kyverno-ttl-validating-webhook-cfg";
+    up.wait_for(path);
+    up.wait_until("who stores an odd value is warned", || {
+        assert!([200, 404].contains(&up.delete(&format!("{PODS}/odd"))));
+        let stored = up.create(PODS, &pod("odd", "cleanup.kyverno.io/ttl: 10ay"));
+        stored.warnings.contains("label value cannot be parsed as any recognizable format")
+    });
 
     // A plan says what runs will delete, and deletes nothing.
     folder.write("sweep.yaml", cleanup("sweep", "0 0 1 1 *", "Pod"));
@@ -83,8 +90,8 @@ fn objects_go_when_their_time_has_come_and_others_stay() {
     for line in [
         "kyverno_cleanup_controller_deletedobjects_total{policy_type=\"ClusterCleanupPolicy\",policy_namespace=\"\",policy_name=\"sweep\",resource_kind=\"Pod\",resource_namespace=\"default\",deletion_propagation=\"\"} 2",
         "kyverno_deleting_controller_deletedobjects_total{policy_type=\"DeletingPolicy\",policy_namespace=\"\",policy_name=\"pods\",resource=\"Pod\",resource_namespace=\"default\",deletion_propagation=\"\"} 1",
-        "kyverno_ttl_controller_deletedobjects_total{resource_group=\"\",resource_kind=\"Pod\",resource_namespace=\"default\",deletion_propagation=\"\"} 1",
-        "kyverno_ttl_controller_info{resource_group=\"\",resource_kind=\"Pod\"} 1",
+        "kyverno_ttl_controller_deletedobjects_total{resource_namespace=\"default\",resource_group=\"\",resource_version=\"v1\",resource_resource=\"pods\"} 1",
+        "kyverno_ttl_controller_info{resource_group=\"\",resource_version=\"v1\",resource_resource=\"pods\"} 1",
     ] {
         assert!(metrics.lines().any(|found| found == line), "{line}\n{metrics}");
     }

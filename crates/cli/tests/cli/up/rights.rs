@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use ureq::Agent;
 use ureq::tls::TlsConfig;
+use ureq::typestate::WithBody;
+use ureq::{Agent, RequestBuilder};
 
 use super::Up;
 use crate::harness::Folder;
@@ -71,10 +72,18 @@ pub(super) struct Answer {
 
 impl Up {
     pub(super) fn create(&self, path: &str, document: &str) -> Answer {
-        let request = self
-            .agent
-            .post(format!("{}{path}", self.server))
-            .header("Content-Type", "application/yaml");
+        let request = self.agent.post(format!("{}{path}", self.server));
+        self.answer(request.header("Content-Type", "application/yaml"), document)
+    }
+
+    /// Server-side apply.
+    pub(super) fn apply(&self, path: &str, document: &str) -> Answer {
+        let path = format!("{}{path}?fieldManager=test&force=true", self.server);
+        let request = self.agent.patch(path);
+        self.answer(request.header("Content-Type", "application/apply-patch+yaml"), document)
+    }
+
+    fn answer(&self, request: RequestBuilder<WithBody>, document: &str) -> Answer {
         let token = format!("Bearer {}", self.token);
         let mut response = request.header("Authorization", token).send(document).unwrap();
         let warnings = response.headers().get_all("Warning").iter();

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_cluster::{Call, Reason};
-use kiln_controller::{ClaimKey, ClaimKeys, Controller, PolicySnapshot, Settings, StoredPolicy};
+use kiln_controller::{
+    ClaimKey, ClaimKeys, Controller, PolicySnapshot, Settings, StoredPolicy, TriggerReport,
+};
 use kiln_engine::{ObservedRequest, User};
 use kiln_object::{Change, Gvk, Kinds, ObjectId, Selector, metadata};
 use kiln_rules::{Operation, Policy};
@@ -49,6 +51,8 @@ pub struct World {
     told_upto: u64,
     /// Everything the controller asked for, since the last [`World::forget_calls`].
     pub calls: Vec<Call>,
+    /// Everything that it told for reports, since the last [`World::forget_calls`].
+    pub reports: Vec<TriggerReport>,
 }
 
 fn definition(group: &str, version: &str, scope: &str, kind: &str, plural: &str) -> Value {
@@ -88,21 +92,26 @@ impl World {
         let settings = Settings { claim_keys: claim_keys(7), ..Settings::default() };
         let controller = Controller::new(settings.clone(), memory.kinds().clone());
         let user = settings.user.to_string();
-        let (stored, calls) = (BTreeMap::new(), Vec::new());
         let now = 1_000_000;
-        World { memory, controller, now, user, settings, stored, told_upto: 0, calls }
+        World {
+            memory,
+            controller,
+            now,
+            user,
+            settings,
+            stored: BTreeMap::new(),
+            told_upto: 0,
+            calls: Vec::new(),
+            reports: Vec::new(),
+        }
     }
 
-    /// The same cluster with the kinds of reports.
+    /// The same cluster with the kind of reports, for rules about reports.
     pub fn with_reports() -> Self {
         let mut world = World::new();
-        for (kind, plural, scope) in [
-            ("PolicyReport", "policyreports", "Namespaced"),
-            ("ClusterPolicyReport", "clusterpolicyreports", "Cluster"),
-        ] {
-            let definition = definition("wgpolicyk8s.io", "v1alpha2", scope, kind, plural);
-            world.memory.create(definition).unwrap();
-        }
+        let definition =
+            definition("wgpolicyk8s.io", "v1alpha2", "Namespaced", "PolicyReport", "policyreports");
+        world.memory.create(definition).unwrap();
         world.restart();
         world
     }
@@ -181,6 +190,9 @@ impl World {
             let answer = self.memory.call(&self.user, &request.call);
             self.calls.push(request.call);
             self.controller.answer(request.ticket, answer, self.now);
+        }
+        while let Some(told) = self.controller.take_report() {
+            self.reports.push(told);
         }
         some
     }
@@ -309,6 +321,7 @@ impl World {
 
     pub fn forget_calls(&mut self) {
         self.calls.clear();
+        self.reports.clear();
     }
 
     /// Writes other than to the controller's own records.

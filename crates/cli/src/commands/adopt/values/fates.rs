@@ -34,9 +34,9 @@ const ACCOUNTS: &str =
     "accounts and roles are always created, with the names that Kyverno gives them";
 const IMAGE: &str = "Kiln has one image: set image.repository, image.tag and image.pullPolicy";
 const FLAG: &str = "Kiln has other flags: see `kiln run --help` and extraArgs";
-const METRICS: &str = "metrics are served on the port of the webhooks, with Kiln's names";
-const REPORTS: &str =
-    "PolicyReports are written whenever their CRDs are installed, and have no settings";
+const METRICS: &str = "metrics are served on the port of the webhooks; monitoring.kyvernoMetrics adds Kyverno's names";
+const REPORTS: &str = "reports are kept by Kiln's own pods, in the API server";
+const NATIVE_REPORTS: &str = "Kiln reports on policies that it runs, and not on Kubernetes' own";
 const IMAGES: &str = "Kiln does not verify images";
 const PAYLOADS: &str = "logging.level debug shows what is decided, without payloads";
 const CLEANUP: &str = "the controller deletes on schedules and by the TTL label; grant permissions with ClusterRoles that have the label \
@@ -66,7 +66,8 @@ pub(super) const FATES: &[(&str, Fate)] = &[
         "rbac.roles.aggregate",
         No("Kiln prints no ClusterRoles for users: aggregate your own to admin and view"),
     ),
-    ("openreports", No(REPORTS)),
+    ("openreports.enabled", To("openReports")),
+    ("openreports", Done),
     ("reportsServer", No(REPORTS)),
     ("crds.install", To("crds.install")),
     ("crds.groups", No("all CRDs are installed, or none")),
@@ -126,13 +127,27 @@ pub(super) const FATES: &[(&str, Fate)] = &[
     ("features.policyExceptions", With(exceptions)),
     ("features.logging.format", With(log_format)),
     ("features.logging.verbosity", With(log_level)),
-    ("features.admissionReports", No(REPORTS)),
-    ("features.aggregateReports", No(REPORTS)),
-    ("features.policyReports", No(REPORTS)),
-    ("features.validatingAdmissionPolicyReports", No(REPORTS)),
-    ("features.mutatingAdmissionPolicyReports", No(REPORTS)),
-    ("features.reporting", No(REPORTS)),
-    ("features.backgroundScan", No(REPORTS)),
+    ("features.admissionReports.enabled", To("features.admissionReports.enabled")),
+    ("features.aggregateReports", With(always_on)),
+    ("features.policyReports.enabled", To("features.policyReports.enabled")),
+    ("features.validatingAdmissionPolicyReports", No(NATIVE_REPORTS)),
+    ("features.mutatingAdmissionPolicyReports", With(always_off)),
+    ("features.reporting.validate", To("features.reporting.validate")),
+    ("features.reporting.mutate", To("features.reporting.mutate")),
+    ("features.reporting.mutateExisting", To("features.reporting.mutateExisting")),
+    ("features.reporting.imageVerify", To("features.reporting.imageVerify")),
+    ("features.reporting.generate", To("features.reporting.generate")),
+    ("features.reporting.allowedResults", With(allowed_results)),
+    ("features.backgroundScan.enabled", To("features.backgroundScan.enabled")),
+    ("features.backgroundScan.backgroundScanWorkers", No("scans have a pace of their own")),
+    (
+        "features.backgroundScan.backgroundScanInterval",
+        To("features.backgroundScan.backgroundScanInterval"),
+    ),
+    (
+        "features.backgroundScan.skipResourceFilters",
+        To("features.backgroundScan.skipResourceFilters"),
+    ),
     ("features.autoUpdateWebhooks", With(always_on)),
     ("features.configMapCaching", With(always_on)),
     ("features.deferredLoading", With(always_on)),
@@ -142,15 +157,12 @@ pub(super) const FATES: &[(&str, Fate)] = &[
     ("features.dumpPatches", No(PAYLOADS)),
     ("features.forceFailurePolicyIgnore", No("each policy's own failurePolicy is registered")),
     (
-        "features.generateValidatingAdmissionPolicy",
-        No("Kiln generates no ValidatingAdmissionPolicies"),
+        "features.generateValidatingAdmissionPolicy.enabled",
+        To("features.generateValidatingAdmissionPolicy.enabled"),
     ),
     ("features.generateMutatingAdmissionPolicy", No("Kiln generates no MutatingAdmissionPolicies")),
     ("features.globalContext", No("global context entries have Kiln's limits")),
-    (
-        "features.omitEvents",
-        No("Events for successes are off unless config.generateSuccessEvents is on"),
-    ),
+    ("features.omitEvents.eventTypes", To("features.omitEvents.eventTypes")),
     (
         "features.protectManagedResources",
         No("generated objects are repaired, and changes to them are not denied"),
@@ -368,6 +380,26 @@ fn always_on(given: &Value, _: &mut Value) -> Result<(), &'static str> {
         Some(false) => Err("it is always on"),
         _ => Ok(()),
     }
+}
+
+fn always_off(given: &Value, _: &mut Value) -> Result<(), &'static str> {
+    match given.get("enabled").and_then(Value::as_bool) {
+        Some(true) => Err(NATIVE_REPORTS),
+        _ => Ok(()),
+    }
+}
+
+/// Kyverno: if some are listed, those that are left out are off.
+fn allowed_results(given: &Value, ours: &mut Value) -> Result<(), &'static str> {
+    let given = given.as_map().ok_or("it is not a map")?;
+    if given.is_empty() {
+        return Ok(());
+    }
+    for word in ["pass", "fail", "error", "skip", "warn"] {
+        let is_on = given.get(word).and_then(Value::as_bool).unwrap_or(false);
+        put(ours, &format!("features.reporting.allowedResults.{word}"), Value::from(is_on));
+    }
+    Ok(())
 }
 
 fn cert_manager(given: &Value, ours: &mut Value) -> Result<(), &'static str> {
