@@ -299,7 +299,7 @@ fn replica_set(
         .and_then(Value::as_map)
         .cloned()
         .unwrap_or_default();
-    annotations.remove(crate::write::managed_fields::LAST_APPLIED);
+    annotations.remove(kiln_object::metadata::LAST_APPLIED);
     annotations.insert(DESIRED, wanted.to_string());
     annotations.insert(MAXIMUM, most.to_string());
     annotations.insert(REVISION, revision.to_string());

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use kiln_object::identity::describe;
+use kiln_object::metadata::LAST_APPLIED;
 use kiln_object::policy_kinds::{OWN_VERSION, POLICY_KINDS, PolicyFamily, PolicyRole};
 use kiln_runtime::Reader;
 use kiln_value::{Map, Value};
@@ -12,8 +13,7 @@ use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::ui::Ui;
 
 /// What kubectl and the engine write into annotations: it is about the stored object.
-const OF_THE_OBJECT: [&str; 2] =
-    ["kubectl.kubernetes.io/last-applied-configuration", "kiln.dev/author"];
+const OF_THE_OBJECT: [&str; 2] = [LAST_APPLIED, "kiln.dev/author"];
 
 /// What is stored of the kinds that Kyverno has deprecated: those of `kyverno.io`, from ClusterPolicy to PolicyException.
 pub(super) fn stored(reader: &Reader) -> Result<Vec<Value>, Failure> {

@@ -5,13 +5,13 @@ mod tree;
 use std::io::{self, Write};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, NotRun, is_policy, rule_cycles};
+use kiln_dialects::{Compiled, Host, NotRun, rule_cycles};
 use serde_json::json;
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::file_watch;
-use crate::policy_files::{POLICY_KINDS_HINT, compile_rules, is_clean};
+use crate::policy_files::{compile_rules, is_clean, require_policy};
 use crate::ui::{Ui, counted};
 use tree::Tree;
 
@@ -54,13 +54,10 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for problem in &tree.problems {
         ui.problem(problem);
     }
-    if !tree.documents.iter().any(is_policy) {
-        if !tree.problems.is_empty() {
-            return Err(Failure::BadInput(Vec::new()));
-        }
-        return Err(Diagnostic::error("there is no policy in these files")
-            .hint(POLICY_KINDS_HINT)
-            .into());
+    match require_policy(&tree.documents, "these files") {
+        // What is wrong has been shown already.
+        Err(_) if !tree.problems.is_empty() => return Err(Failure::BadInput(Vec::new())),
+        required => required?,
     }
     let mut compiled = compile_rules(ui, Host::Files, &tree.documents, &[], &tree.kinds);
     let rules = compiled.policies.iter().flat_map(|policy| &policy.rules).map(AsRef::as_ref);

@@ -1,6 +1,7 @@
 //! What Secrets hold is not shown, in whatever form a plan is printed; that it changes is.
 
 use kiln_object::ObjectId;
+use kiln_object::metadata::LAST_APPLIED;
 use kiln_value::Value;
 
 use super::Plan;
@@ -9,7 +10,7 @@ use super::Plan;
 const PARTS: [&[&str]; 3] = [
     &["data"],
     &["stringData"],
-    &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"],
+    &["metadata", "annotations", LAST_APPLIED],
 ];
 
 /// Hides the values of all Secrets in a plan.
