@@ -196,7 +196,7 @@ pub(super) fn plan(
     let log = AdmissionLog::default();
     let user = if built.is_empty() { None } else { reader.user() };
     let objects = to_apply(ui, &reader, &kinds, built)?;
-    let play = PlanInput {
+    let input = PlanInput {
         kinds: &kinds,
         policies,
         exceptions: compiled.exceptions.clone(),
@@ -209,7 +209,7 @@ pub(super) fn plan(
             admit: &|old, object| log.admit(&admission, user.as_ref(), old, &object),
         },
     };
-    let mut now = kiln_runtime::plan(&reader, play);
+    let mut now = kiln_runtime::plan(&reader, input);
     let set_by_rules = log.name_rules(&mut now);
     now.undone.splice(0..0, refused.into_iter().map(|(_, undone)| undone));
     let waits = |rule: &kiln_rules::Rule| {
