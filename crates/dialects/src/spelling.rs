@@ -25,14 +25,18 @@ pub fn misplaced_kind(document: &Document) -> Option<Diagnostic> {
         let own = own.map(|row| (OWN_GROUP, OWN_VERSION, row.kind));
         of_kyverno.chain(own).chain([MOD_RULES])
     };
-    let of_group = || rows().filter(|(known, ..)| *known == group).map(|(.., kind)| kind);
-    if of_group().next().is_none() || of_group().any(|known| known == kind) {
+    let of_group = || rows().filter(|(known, ..)| *known == group.as_str()).map(|(.., kind)| kind);
+    if of_group().next().is_none() || of_group().any(|known| known == kind.as_str()) {
         return None;
     }
-    let elsewhere = rows().find(|(.., known)| *known == kind);
+    let elsewhere = rows().find(|(.., known)| *known == kind.as_str());
     let (path, hint) = match elsewhere {
         Some((_, version, _)) => ("apiVersion", format!("use apiVersion: {version}")),
-        None => ("kind", format!("did you mean {:?}?", did_you_mean(&kind, of_group())?)),
+        None => {
+            // Kyverno has had other kinds of requests.
+            let candidates = of_group().filter(|kind| !kind.ends_with("Request"));
+            ("kind", format!("did you mean {:?}?", did_you_mean(&kind, candidates)?))
+        }
     };
     let message = format!("{group} has no kind {kind}");
     let place = document.locate(&Path::from_iter([path]));

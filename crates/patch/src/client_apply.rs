@@ -68,7 +68,7 @@ fn map_patch(
                 }
             }
             (Value::List(new), Some(Value::List(live))) => {
-                let last = last.and_then(Value::as_list).map_or(&[][..], |list| list);
+                let last = last.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
                 let merging = node.filter(|node| node.patch_strategy().merges());
                 let is_merged =
                     merging.is_some_and(|node| list_patch(&mut patch, key, live, last, new, node));
@@ -190,24 +190,24 @@ mod tests {
         client_side_apply(live, last, now, &Schema::builtin(Version::V1_36))
     }
 
-    fn pod(containers: Value) -> Value {
-        value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": (containers)}})
+    fn pod(containers: &Value) -> Value {
+        value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": (containers.clone())}})
     }
 
     #[test]
     fn what_is_gone_inside_of_elements_goes_and_what_others_wrote_stays() {
-        let last = pod(value!([
+        let last = pod(&value!([
             {"name": "x", "image": "i", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}], "resources": {"limits": {"memory": "1Gi"}}},
             {"name": "y", "image": "i"},
         ]));
-        let live = pod(value!([
+        let live = pod(&value!([
             {"name": "x", "image": "i", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "Z", "value": "9"}],
                 "resources": {"limits": {"memory": "1Gi"}}, "imagePullPolicy": "Always"},
             {"name": "y", "image": "i"},
             {"name": "injected", "image": "i"},
         ]));
-        let now = pod(value!([{"name": "x", "image": "j", "env": [{"name": "B", "value": "3"}]}]));
-        let wanted = pod(value!([
+        let now = pod(&value!([{"name": "x", "image": "j", "env": [{"name": "B", "value": "3"}]}]));
+        let wanted = pod(&value!([
             {"name": "x", "image": "j", "env": [{"name": "B", "value": "3"}, {"name": "Z", "value": "9"}], "imagePullPolicy": "Always"},
             {"name": "injected", "image": "i"},
         ]));
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn elements_follow_the_order_of_what_is_applied() {
         let list = |names: &[&str]| {
-            pod(names.iter().map(|name| value!({"name": (*name)})).collect::<Vec<_>>().into())
+            pod(&names.iter().map(|name| value!({"name": (*name)})).collect::<Vec<_>>().into())
         };
         let (last, now) = (list(&["a", "b"]), list(&["b", "a"]));
         let merged = applied(&list(&["a", "b", "other"]), Some(&last), &now);

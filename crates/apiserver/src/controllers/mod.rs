@@ -40,7 +40,7 @@ pub(crate) fn options() -> WriteOptions {
 
 /// Creates an object if the server does not have it.
 pub(crate) fn ensure(server: &Server, object: Value) {
-    let Some(target) = target_of(server, &object) else { return };
+    let Some(target) = collection_of(server, &object) else { return };
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
     let is_known =
         server.read().store.get(&State::key(&target), &target.namespace, name).is_some();
@@ -52,7 +52,7 @@ pub(crate) fn ensure(server: &Server, object: Value) {
 
 /// Creates an object as a controller does; false if it is refused.
 pub(super) fn create(server: &Server, object: Value) -> bool {
-    let Some(target) = target_of(server, &object) else { return false };
+    let Some(target) = collection_of(server, &object) else { return false };
     let creation = Creation {
         target: &target,
         options: &options(),
@@ -64,10 +64,16 @@ pub(super) fn create(server: &Server, object: Value) -> bool {
 }
 
 /// Where an object is created; none if the server does not serve its kind.
-fn target_of(server: &Server, object: &Value) -> Option<Target> {
+fn collection_of(server: &Server, object: &Value) -> Option<Target> {
     let kind = server.read().kinds.get(&Gvk::of(object)?).cloned()?;
     let namespace = object.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned();
-    Some(Target { kind, namespace, name: String::new(), subresource: String::new(), watch: false })
+    Some(Target {
+        kind,
+        namespace,
+        name: String::new(),
+        subresource: String::new(),
+        watch: false,
+    })
 }
 
 /// Every namespace has an account, and the certificates of the server.

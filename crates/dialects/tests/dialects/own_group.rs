@@ -120,6 +120,7 @@ fn misspelt_kinds_and_kinds_of_other_groups_are_named() {
         ("kyverno.io/v1", "ClusterPolicy"),
         ("kyverno.io/v2", "UpdateRequest"),
         ("kyverno.io/v1alpha2", "AdmissionReport"),
+        ("kyverno.io/v1", "GenerateRequest"),
         ("nvidia.com/v1", "ClusterPolicy"),
         ("v1", "ConfigMap"),
     ] {

@@ -175,7 +175,10 @@ mod tests {
         let whole = policy(vec![labels.clone()]);
         assert!(whole.moved().is_some() && whole.stays().is_none());
         let mixed = policy(vec![images.clone(), labels.clone()]);
-        assert_eq!(mixed.moved().unwrap().get_path(["spec", "rules"]), Some(&value!([(labels)])));
+        assert_eq!(
+            mixed.moved().unwrap().get_path(["spec", "rules"]),
+            Some(&Value::from(vec![labels]))
+        );
         let said = mixed.stays().unwrap().to_string();
         assert!(said.contains("is moved without rule images (verifyImages)"), "{said}");
         let only = policy(vec![images]);
