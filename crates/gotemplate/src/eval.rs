@@ -277,9 +277,7 @@ impl<'e> Exec<'e> {
                 Err(fault) => {
                     self.look_at(node);
                     let unset = match (name, arguments) {
-                        ("required", [_, value]) if value.is_path() => {
-                            Some(format!("set {value}"))
-                        }
+                        ("required", [_, value]) if value.is_path() => Some(format!("set {value}")),
                         _ => None,
                     };
                     let error = self.fault(name_callee(fault, name, arguments), Some(name));

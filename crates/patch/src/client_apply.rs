@@ -21,11 +21,18 @@ use std::collections::{HashMap, HashSet};
 use kiln_schema::{Node, Schema};
 use kiln_value::{Map, Value, json};
 
-use crate::strategic::directive::{DELETE_FROM_PRIMITIVE_LIST, PATCH, RETAIN_KEYS, SET_ELEMENT_ORDER};
+use crate::strategic::directive::{
+    DELETE_FROM_PRIMITIVE_LIST, PATCH, RETAIN_KEYS, SET_ELEMENT_ORDER,
+};
 use crate::{MergeRules, StrategicRules, merge_patch, strategic_merge};
 
 /// The live object after an object is applied to it. `last` is what was applied before.
-pub fn client_side_apply(live: &Value, last: Option<&Value>, now: &Value, schema: &Schema) -> Value {
+pub fn client_side_apply(
+    live: &Value,
+    last: Option<&Value>,
+    now: &Value,
+    schema: &Schema,
+) -> Value {
     let patch = |node: Option<Node<'_>>| match (live, now) {
         (Value::Map(live), Value::Map(now)) => {
             Value::Map(map_patch(live, last.and_then(Value::as_map), now, node, false))
@@ -35,7 +42,8 @@ pub fn client_side_apply(live: &Value, last: Option<&Value>, now: &Value, schema
     let mut merged = live.clone();
     let node = schema.root_of(now);
     let is_merged = node.is_some()
-        && strategic_merge(&mut merged, &patch(node), schema, &StrategicRules::kubernetes()).is_ok();
+        && strategic_merge(&mut merged, &patch(node), schema, &StrategicRules::kubernetes())
+            .is_ok();
     if !is_merged {
         // kubectl: custom resources are merged map by map.
         merge_patch(&mut merged, &patch(None), MergeRules::kubernetes());
@@ -217,9 +225,7 @@ mod tests {
 
     #[test]
     fn elements_are_told_apart_by_the_key_of_their_list() {
-        let service = |port: i64| {
-            value!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"name": "http", "port": (port)}]}})
-        };
+        let service = |port: i64| value!({"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"name": "http", "port": (port)}]}});
         let now = service(8080);
         assert_eq!(applied(&service(80), Some(&service(80)), &now), now);
     }
@@ -239,10 +245,9 @@ mod tests {
 
     #[test]
     fn fields_that_exclude_each_other_do_not_stay_beside_each_other() {
-        let deployment = |strategy: Value| {
-            value!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"strategy": (strategy)}})
-        };
-        let live = deployment(value!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%"}}));
+        let deployment = |strategy: Value| value!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"strategy": (strategy)}});
+        let live =
+            deployment(value!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%"}}));
         let now = deployment(value!({"type": "Recreate"}));
         assert_eq!(applied(&live, Some(&deployment(value!({}))), &now), now);
         let same = deployment(value!({"type": "RollingUpdate"}));
@@ -251,9 +256,7 @@ mod tests {
 
     #[test]
     fn lists_of_texts_keep_what_others_added() {
-        let object = |finalizers: Value| {
-            value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "finalizers": (finalizers)}})
-        };
+        let object = |finalizers: Value| value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "finalizers": (finalizers)}});
         let last = object(value!(["a/x", "a/y"]));
         let live = object(value!(["a/x", "a/y", "other/z"]));
         let merged = applied(&live, Some(&last), &object(value!(["a/x"])));
@@ -262,9 +265,12 @@ mod tests {
 
     #[test]
     fn kinds_without_a_schema_have_their_lists_replaced() {
-        let object = |spec: Value| value!({"apiVersion": "x.io/v1", "kind": "Thing", "spec": (spec)});
+        let object =
+            |spec: Value| value!({"apiVersion": "x.io/v1", "kind": "Thing", "spec": (spec)});
         let last = object(value!({"gone": 1, "list": [{"name": "a"}]}));
-        let live = object(value!({"gone": 1, "other": 2, "list": [{"name": "a", "more": 1}, {"name": "b"}]}));
+        let live = object(
+            value!({"gone": 1, "other": 2, "list": [{"name": "a", "more": 1}, {"name": "b"}]}),
+        );
         let now = object(value!({"list": [{"name": "a"}]}));
         let wanted = object(value!({"other": 2, "list": [{"name": "a"}]}));
         assert_eq!(applied(&live, Some(&last), &now), wanted);
@@ -274,7 +280,8 @@ mod tests {
     fn without_an_earlier_apply_nothing_is_removed() {
         let live = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}});
         let now = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "2"}});
-        let wanted = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1", "b": "2"}});
+        let wanted =
+            value!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1", "b": "2"}});
         assert_eq!(applied(&live, None, &now), wanted);
     }
 }

@@ -42,8 +42,7 @@ pub(crate) fn options() -> WriteOptions {
 pub(crate) fn ensure(server: &Server, object: Value) {
     let Some(target) = collection_of(server, &object) else { return };
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
-    let is_known =
-        server.read().store.get(&State::key(&target), &target.namespace, name).is_some();
+    let is_known = server.read().store.get(&State::key(&target), &target.namespace, name).is_some();
     if !is_known {
         // Another client may have been faster.
         let _ = create(server, object);
@@ -67,13 +66,7 @@ pub(super) fn create(server: &Server, object: Value) -> bool {
 fn collection_of(server: &Server, object: &Value) -> Option<Target> {
     let kind = server.read().kinds.get(&Gvk::of(object)?).cloned()?;
     let namespace = object.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned();
-    Some(Target {
-        kind,
-        namespace,
-        name: String::new(),
-        subresource: String::new(),
-        watch: false,
-    })
+    Some(Target { kind, namespace, name: String::new(), subresource: String::new(), watch: false })
 }
 
 /// Every namespace has an account, and the certificates of the server.

@@ -1,6 +1,6 @@
 //! What is said of a mistake in a chart: where it is, which value is missing, what to do next.
 
-use kiln_chart::{Chart, ChartError, Options, MemoryFiles, render};
+use kiln_chart::{Chart, ChartError, MemoryFiles, Options, render};
 use kiln_value::Map;
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";

@@ -12,7 +12,7 @@ use kiln_chart::repository::{
 use kiln_kustomize::{ChartSource, Error, Result};
 use kiln_value::{KeyTable, Value, json};
 
-use super::{Request, Answer, get, host_of, redirected, request};
+use super::{Answer, Request, get, host_of, redirected, request};
 
 const OCI: &str = "oci://";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -126,11 +126,7 @@ fn in_registry<'a>(
     (registry, name, tag)
 }
 
-fn from_registry(
-    chart: &ChartSource<'_>,
-    registry: &str,
-    most_bytes: u64,
-) -> Result<Found> {
+fn from_registry(chart: &ChartSource<'_>, registry: &str, most_bytes: u64) -> Result<Found> {
     let registry = registry.trim_end_matches('/');
     let (host, directory) = registry.split_once('/').unwrap_or((registry, ""));
     let path = match directory {

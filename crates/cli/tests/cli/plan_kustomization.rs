@@ -225,7 +225,10 @@ fn a_base_can_be_a_commit_that_was_fetched_alone() {
     let run = pipeline.kiln(&["plan", "-k", "prod", "policies", "--base", "origin/main"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
     assert!(run.stdout.contains("-  mode: quiet\n+  mode: calm\n"), "{}", run.stdout);
-    assert!(git(&pipeline, &["diff", "--quiet", "HEAD"]), "the work tree and its index are as before");
+    assert!(
+        git(&pipeline, &["diff", "--quiet", "HEAD"]),
+        "the work tree and its index are as before"
+    );
 }
 
 #[test]

@@ -148,15 +148,7 @@ impl fmt::Debug for DryRun<'_> {
 /// Finds out what rules would do to a cluster.
 pub fn run(dry_run: DryRun<'_>, now: u64) -> DryRunResult {
     let DryRun {
-        cluster,
-        kinds,
-        settings,
-        policies,
-        policy_kinds,
-        compile,
-        services,
-        applied,
-        ..
+        cluster, kinds, settings, policies, policy_kinds, compile, services, applied, ..
     } = dry_run;
     let has_own_policies = policies.is_none();
     let mut overlay = OverlayCluster::new(cluster, dry_run.admit, &settings.namespace, now);

@@ -46,8 +46,5 @@ fn private_key(call: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn network(_: &Call<'_>, _: &[Dyn]) -> Result {
-    Err(Refusal::Refused(
-        "templates do not use the network".into(),
-        "give the address as a value",
-    ))
+    Err(Refusal::Refused("templates do not use the network".into(), "give the address as a value"))
 }

@@ -38,12 +38,9 @@ impl DeprecatedPolicy {
         if self.not_run.is_empty() {
             return Some(policy);
         }
-        let not_run: Vec<&str> =
-            self.not_run.iter().filter_map(|it| it.rule.as_deref()).collect();
+        let not_run: Vec<&str> = self.not_run.iter().filter_map(|it| it.rule.as_deref()).collect();
         let rules = policy.get_mut("spec")?.get_mut("rules")?.as_list_mut()?;
-        rules.retain(|rule| {
-            rule.str_at(["name"]).is_none_or(|name| !not_run.contains(&name))
-        });
+        rules.retain(|rule| rule.str_at(["name"]).is_none_or(|name| !not_run.contains(&name)));
         (!rules.is_empty()).then_some(policy)
     }
 
@@ -162,12 +159,22 @@ mod tests {
     #[test]
     fn rules_that_are_not_run_stay_with_kyverno() {
         let rule = |name: &str, body: (&str, Value)| {
-            let mut rule = value!({"name": (name), "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}});
+            let mut rule =
+                value!({"name": (name), "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}});
             rule.set([body.0], body.1).unwrap();
             rule
         };
-        let images = rule("images", ("verifyImages", value!([{"imageReferences": ["*"], "attestors": [{"entries": [{"keys": {"publicKeys": "k"}}]}]}])));
-        let labels = rule("labels", ("mutate", value!({"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}})));
+        let images = rule(
+            "images",
+            (
+                "verifyImages",
+                value!([{"imageReferences": ["*"], "attestors": [{"entries": [{"keys": {"publicKeys": "k"}}]}]}]),
+            ),
+        );
+        let labels = rule(
+            "labels",
+            ("mutate", value!({"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}})),
+        );
         let policy = |rules: Vec<Value>| {
             let object = value!({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"rules": (rules)}});
             DeprecatedPolicy::of(object, &Kinds::builtin())
@@ -184,7 +191,10 @@ mod tests {
         let only = policy(vec![images]);
         assert!(only.moved().is_none());
         let said = only.stays().unwrap().to_string();
-        assert!(said.contains("is not moved: Kiln does not run rule images (verifyImages)"), "{said}");
+        assert!(
+            said.contains("is not moved: Kiln does not run rule images (verifyImages)"),
+            "{said}"
+        );
         assert_eq!(names(&[only, whole, mixed]).len(), 2);
     }
 

@@ -104,8 +104,10 @@ pub(super) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     if seeded.is_some_and(|seeded| seeded.was_used()) {
         ui.problem(
-            &Diagnostic::warning("random values follow from the seed: every user who knows it knows them")
-                .hint("give passwords and keys as values"),
+            &Diagnostic::warning(
+                "random values follow from the seed: every user who knows it knows them",
+            )
+            .hint("give passwords and keys as values"),
         );
     }
     let text = rendered.text();

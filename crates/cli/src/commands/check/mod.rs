@@ -5,12 +5,14 @@ mod tree;
 use std::io::{self, Write};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, NotRun, rule_cycles};
+use kiln_dialects::{Compiled, Host, NotRun, is_policy, misplaced_kind, rule_cycles};
+use kiln_yaml::Document;
 use serde_json::json;
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::file_watch;
+use crate::findings::{self, Finding, Level};
 use crate::policy_files::{compile_rules, is_clean, require_policy};
 use crate::ui::{Ui, counted};
 use tree::Tree;
@@ -31,6 +33,10 @@ pub(crate) struct Args {
     /// Skip files and directories with this name or path, with * and ?; repeatable
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
+
+    /// Succeed if there is no policy among the files, for hooks that get whatever has changed
+    #[arg(long)]
+    allow_empty: bool,
 
     /// Check again whenever a file changes, until interrupted
     #[arg(long)]
@@ -54,10 +60,21 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for problem in &tree.problems {
         ui.problem(problem);
     }
-    match require_policy(&tree.documents, "these files") {
-        // What is wrong has been shown already.
-        Err(_) if !tree.problems.is_empty() => return Err(Failure::BadInput(Vec::new())),
-        required => required?,
+    // One of a kind that does not exist is an error, as if it were compiled.
+    let is_checked =
+        |document: &Document| is_policy(document) || misplaced_kind(document).is_some();
+    if !tree.documents.iter().any(is_checked) {
+        if !tree.problems.is_empty() {
+            if findings::FORMS.contains(&ui.format()) {
+                show_findings(ui, &tree, &Compiled::default())?;
+            }
+            return Err(Failure::BadInput(Vec::new()));
+        }
+        if args.allow_empty {
+            show(ui, &tree, &Compiled::default())?;
+            return Ok(CommandOutcome::Done);
+        }
+        require_policy(&tree.documents, "these files")?;
     }
     let mut compiled = compile_rules(ui, Host::Files, &tree.documents, &[], &tree.kinds);
     let rules = compiled.policies.iter().flat_map(|policy| &policy.rules).map(AsRef::as_ref);
@@ -90,6 +107,9 @@ fn show(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
     let serious = |found: &&Diagnostic| found.severity > Severity::Note;
     let problems: Vec<&Diagnostic> =
         tree.problems.iter().chain(compiled.diagnostics.iter().filter(serious)).collect();
+    if findings::FORMS.contains(&ui.format()) {
+        return show_findings(ui, tree, compiled);
+    }
     if ui.format() != Format::Text {
         let not_run: Vec<_> = compiled.not_run.iter().map(not_run).collect();
         return ui.document(&json!({
@@ -117,6 +137,22 @@ fn show(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
         write!(out, "; {} skipped", counted(tree.passed_over, "entry", "entries"))?;
     }
     writeln!(out)?;
+    out.flush()
+}
+
+/// Problems, and rules that are not run, for code scanning and forges.
+fn show_findings(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
+    let serious = |found: &&Diagnostic| found.severity > Severity::Note;
+    let problems = tree.problems.iter().chain(compiled.diagnostics.iter().filter(serious));
+    let mut found: Vec<Finding> =
+        problems.map(|problem| Finding::of_problem("check", problem)).collect();
+    found.extend(compiled.not_run.iter().map(|rule| {
+        let named = rule.rule.as_ref().map(|name| format!(", rule {name}")).unwrap_or_default();
+        let text = format!("Kiln does not run policy {}{named}: {}", rule.policy, rule.operation());
+        Finding::new("kiln-check/not-run", Level::Note, text, rule.place.clone())
+    }));
+    let mut out = ui.data();
+    findings::write(&mut out, ui.format(), &found)?;
     out.flush()
 }
 

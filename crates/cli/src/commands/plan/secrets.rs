@@ -7,11 +7,8 @@ use kiln_value::Value;
 use super::Plan;
 
 /// The parts of a Secret that hold its values. kubectl keeps a copy of all in an annotation.
-const PARTS: [&[&str]; 3] = [
-    &["data"],
-    &["stringData"],
-    &["metadata", "annotations", LAST_APPLIED],
-];
+const PARTS: [&[&str]; 3] =
+    [&["data"], &["stringData"], &["metadata", "annotations", LAST_APPLIED]];
 
 /// Hides the values of all Secrets in a plan.
 pub(super) fn hide(plan: &mut Plan) {
