@@ -15,15 +15,22 @@ pub struct SimulatedWrite {
     pub object: Value,
     /// The rules that changed or refused it.
     pub rules: Vec<RuleId>,
-    /// Why it would be refused, and by which rule if it is one.
-    pub refused: Option<(Option<RuleId>, String)>,
+    pub refused: Option<SimulatedRefusal>,
+}
+
+/// Why a write would be refused.
+#[derive(Debug)]
+pub struct SimulatedRefusal {
+    /// The rules that refuse it; none if it is not known who writes.
+    pub rules: Vec<RuleId>,
+    pub why: String,
 }
 
 /// The labels of a namespace, or none if they cannot be known.
 pub type NamespaceLabels<'l> = dyn Fn(&str) -> Option<Map> + 'l;
 
 impl Hooks {
-    /// Plays a write through all hooks that change, check or refuse objects, each with the result of the one before.
+    /// Simulates a write through all hooks that change, check or refuse objects, each with the result of the one before.
     ///
     /// Selectors count as the API server reads them. Match conditions of the settings do not: only requests have all that
     /// these may be about.
@@ -97,7 +104,7 @@ impl Hook {
             Visibility::Excluded { .. } => return,
             Visibility::UserUnknown(why) => {
                 if self.failure == FailurePolicy::Fail {
-                    simulated.refused = Some((None, why));
+                    simulated.refused = Some(SimulatedRefusal { rules: Vec::new(), why });
                 }
                 return;
             }
@@ -106,14 +113,16 @@ impl Hook {
             let validated = self.validate(event, eval_env);
             if let Some(refusal) = validated.response.refusal {
                 let blocking = validated.results.iter().filter(|r| r.is_bad() && r.actions.deny);
-                simulated.rules.extend(blocking.clone().map(|result| result.rule.clone()));
-                let first = blocking.clone().next();
+                let blocking: Vec<_> = blocking.collect();
                 // What one rule says is enough; of several, users know the words of the webhook.
-                let why = match (first, blocking.count()) {
-                    (Some(only), 1) => only.message.clone(),
+                let why = match blocking.as_slice() {
+                    [only] => only.message.clone(),
                     _ => refusal.message.trim().to_owned(),
                 };
-                simulated.refused = Some((first.map(|result| result.rule.clone()), why));
+                let rules: Vec<RuleId> =
+                    blocking.into_iter().map(|result| result.rule.clone()).collect();
+                simulated.rules.extend(rules.iter().cloned());
+                simulated.refused = Some(SimulatedRefusal { rules, why });
             }
             return;
         }
@@ -128,7 +137,8 @@ impl Hook {
                 simulated.rules.push(outcome.rule.clone());
             }
             if let Some(why) = refused {
-                simulated.refused.get_or_insert_with(|| (Some(outcome.rule.clone()), why));
+                let rules = vec![outcome.rule.clone()];
+                simulated.refused.get_or_insert(SimulatedRefusal { rules, why });
             }
         }
         simulated.object = mutated.object;

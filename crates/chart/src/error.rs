@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use kiln_diagnostic::Diagnostic;
+use kiln_diagnostic::{Diagnostic, SourceLocation};
+
+use crate::load::source;
 
 /// A chart that cannot be read or rendered: where, why, and what Helm says.
 #[derive(Clone, Debug)]
@@ -34,6 +36,15 @@ impl ChartError {
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.diagnostic = self.0.diagnostic.hint(hint);
+        self
+    }
+
+    /// The same error in this file, if it has no place yet.
+    #[must_use]
+    pub(crate) fn in_file(mut self, name: &str, data: &[u8]) -> Self {
+        if self.0.diagnostic.place.is_none() {
+            self.0.diagnostic.place = Some(SourceLocation::new(source(name, data), 0..0));
+        }
         self
     }
 

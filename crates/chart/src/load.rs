@@ -85,6 +85,7 @@ impl Loading {
             warnings: Vec::new(),
         };
         let mut has_metadata = false;
+        let described = files.iter().find(|file| file.name == "Chart.yaml").cloned();
         for file in files.iter().filter(|file| file.name == "Chart.yaml") {
             chart
                 .metadata
@@ -136,7 +137,10 @@ impl Loading {
             return Err(ChartError::new("Chart.yaml file is missing")
                 .hint("name a directory with a Chart.yaml, or a packaged chart"));
         }
-        chart.metadata.validate()?;
+        chart.metadata.validate().map_err(|error| match &described {
+            Some(file) => error.in_file(&self.shown(file), &file.data),
+            None => error,
+        })?;
         for (name, files) in subcharts {
             if name.starts_with(['_', '.']) {
                 continue;

@@ -109,7 +109,8 @@ impl Head {
     fn read(path: &str, document: &str) -> Result<Head> {
         let failed = |message: &str| format!("YAML parse error on {path}: {message}");
         let documents =
-            kiln_yaml::read_bytes(path, document.as_bytes(), ReadOptions::kustomization())
+            // Its lines are not those of the template.
+            kiln_yaml::read_bytes(&format!("{path} (rendered)"), document.as_bytes(), ReadOptions::kustomization())
                 .map_err(|problem| {
                     let line = problem.place.as_ref().map_or(1, |place| place.position().line);
                     let helm = failed(&format!(

@@ -3,6 +3,7 @@
 //! JSON Schema of the drafts 4 to 2020-12 with references inside of the document. Others are never fetched: what they
 //! would say is not checked, and a warning is not worth more than the values themselves.
 
+use kiln_diagnostic::Diagnostic;
 use kiln_text::regex::Regex;
 use kiln_value::{Map, Number, Value, json};
 
@@ -21,9 +22,11 @@ pub(crate) fn validate(chart: &Chart, values: &Map) -> Result<()> {
     if problems.is_empty() {
         return Ok(());
     }
-    Err(ChartError::new(format!(
+    let helm = format!(
         "values don't meet the specifications of the schema(s) in the following chart(s):\n{problems}"
-    )))
+    );
+    Err(ChartError::placed(Diagnostic::error(helm.trim_end()), helm.clone())
+        .hint("give these values with --values or --set, or change values.yaml"))
 }
 
 /// What is wrong with a value, held against a JSON Schema; nothing if it is valid.

@@ -4,7 +4,9 @@ use std::cell::LazyCell;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, compile_for, is_exception, is_policy, unknown_kinds};
+use kiln_dialects::{
+    Compiled, Host, compile_for, is_exception, is_policy, misplaced_kind, unknown_kinds,
+};
 use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
@@ -14,9 +16,25 @@ use crate::exit::Failure;
 use crate::input::{self, Links};
 use crate::ui::Ui;
 
-/// What to do about files without a policy.
-pub(crate) const POLICY_KINDS_HINT: &str = "give files with a ClusterPolicy, Policy, GeneratingPolicy, MutatingPolicy, \
-     ValidatingPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or ModRule";
+/// Refuses documents without a policy; `place` says where they are.
+///
+/// # Errors
+/// When there is none. One of a kind that is misspelt or in another group is named.
+pub(crate) fn require_policy(documents: &[Document], place: &str) -> Result<(), Failure> {
+    if documents.iter().any(is_policy) {
+        return Ok(());
+    }
+    let misplaced: Vec<Diagnostic> = documents.iter().filter_map(misplaced_kind).collect();
+    if !misplaced.is_empty() {
+        return Err(misplaced.into());
+    }
+    Err(Diagnostic::error(format!("there is no policy in {place}"))
+        .hint(
+            "give files with a ClusterPolicy, Policy, CleanupPolicy, GeneratingPolicy, MutatingPolicy, ValidatingPolicy, \
+             DeletingPolicy, MutatingAdmissionPolicy, ValidatingAdmissionPolicy or ModRule",
+        )
+        .into())
+}
 
 /// Reads the documents of files, directories and standard input, as Kubernetes clients do.
 pub(crate) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document>, Failure> {
@@ -96,7 +114,9 @@ pub(crate) fn compile_rules(
 
 fn compile_policies(host: Host, documents: &[Document], kinds: &Kinds) -> Compiled {
     let policies = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    compile_for(host, policies, kinds)
+    let mut compiled = compile_for(host, policies, kinds);
+    compiled.diagnostics.extend(documents.iter().filter_map(misplaced_kind));
+    compiled
 }
 
 /// The same for a cluster that may hold definitions of kinds which are in none of the files: what is not known here is

@@ -9,6 +9,9 @@ use tempfile::TempDir;
 
 use crate::input;
 
+/// Where the files are in the temporary directory.
+const TREE: &str = "tree";
+
 /// A revision in a temporary directory. The repository itself, its index and its work tree are left alone.
 pub(crate) struct Revision {
     /// The top of the work tree, without links.
@@ -40,9 +43,11 @@ impl Revision {
         })?;
         let files = tempfile::tempdir()
             .map_err(|error| input::cannot("make", "a temporary directory", &error))?;
-        let copy = files.path().display().to_string();
-        git(&top, &["clone", "--quiet", "--shared", "--no-checkout", ".", &copy])?;
-        git(files.path(), &["checkout", "--quiet", "--detach", &commit])?;
+        // Not a clone: pipelines fetch few commits, and what is cloned from them lacks those of other branches.
+        let index = files.path().join("index");
+        let copy = format!("--prefix={}/", files.path().join(TREE).display());
+        git_with_index(&top, &["read-tree", &commit], Some(&index))?;
+        git_with_index(&top, &["checkout-index", "--quiet", "--all", &copy], Some(&index))?;
         let top = top.canonicalize().unwrap_or(top);
         Ok(Revision { top, files })
     }
@@ -59,15 +64,27 @@ impl Revision {
     pub(crate) fn path(&self, path: &str) -> Option<PathBuf> {
         let absolute = Path::new(path).canonicalize().ok()?;
         let below = absolute.strip_prefix(&self.top).ok()?;
-        Some(self.files.path().join(below))
+        Some(self.files.path().join(TREE).join(below))
     }
 }
 
 fn git(directory: &Path, words: &[&str]) -> Result<String, Diagnostic> {
+    git_with_index(directory, words, None)
+}
+
+/// Runs git, with an index other than that of the repository.
+fn git_with_index(
+    directory: &Path,
+    words: &[&str],
+    index: Option<&Path>,
+) -> Result<String, Diagnostic> {
     let mut command = Command::new("git");
     command.args(words).current_dir(directory).env("GIT_TERMINAL_PROMPT", "0");
     for variable in OF_ANOTHER_REPOSITORY {
         command.env_remove(variable);
+    }
+    if let Some(index) = index {
+        command.env("GIT_INDEX_FILE", index);
     }
     let failed = |why: String| Diagnostic::error(format!("git {} failed: {why}", words.join(" ")));
     let output = command.output().map_err(|error| failed(error.to_string()))?;

@@ -419,7 +419,7 @@ impl View for CacheView<'_> {
     ) -> Result<Option<Value>, ReadError> {
         let known = self.known(kind)?;
         let place = (Str::new(namespace.unwrap_or_default()), Str::new(name));
-        let found = known.objects.get(&place).map(|entry| in_version(&entry.object, kind));
+        let found = known.objects.get(&place).map(|entry| kind.in_version(&entry.object));
         // An object that is being deleted counts as gone for rules that would build on it.
         Ok(found.filter(|found| !metadata::is_deleted(found)))
     }
@@ -433,7 +433,7 @@ impl View for CacheView<'_> {
             .map(|(_, entry)| &entry.object)
             .filter(|object| !metadata::is_deleted(object))
             .filter(|object| query.selector.matches(metadata::labels(object)))
-            .map(|object| in_version(object, query.kind))
+            .map(|object| query.kind.in_version(object))
             .collect();
         Ok(ListPage { objects, resume: None })
     }
@@ -448,17 +448,6 @@ impl View for CacheView<'_> {
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
         self.kinds.by_resource(group, version, plural).map(kiln_object::Kind::gvk)
     }
-}
-
-fn in_version(object: &Value, gvk: &Gvk) -> Value {
-    let wanted = gvk.api_version();
-    let mut object = object.clone();
-    if object.get("apiVersion").and_then(Value::as_str) != Some(wanted.as_str())
-        && let Some(map) = object.as_map_mut()
-    {
-        map.insert("apiVersion", wanted);
-    }
-    object
 }
 
 #[cfg(test)]

@@ -21,9 +21,6 @@ const OF_THE_SERVER: [&str; 8] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// Where kubectl keeps what was applied. Kyverno copies it from sources.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
 /// What a rule wants, as a server would store it.
 pub(crate) fn wanted_form(wanted: &Value) -> Value {
     let mut wanted = wanted.clone();
@@ -85,9 +82,10 @@ pub(crate) fn is_foreign(object: &Value) -> bool {
     Ownership::read(object).is_some() && !metadata::annotations(object).is_some_and(is_ours)
 }
 
-/// Annotations that are about who made an object, or that copies do not take over.
+/// Annotations that are about who made an object, or that copies do not take over. Kyverno copies what kubectl keeps in
+/// sources.
 fn is_note(key: &str) -> bool {
-    key.starts_with(ANNOTATION_PREFIX) || is_ownership_label(key) || key == LAST_APPLIED
+    key.starts_with(ANNOTATION_PREFIX) || is_ownership_label(key) || key == metadata::LAST_APPLIED
 }
 
 /// What a rule wants in the place of a stored object.

@@ -32,7 +32,7 @@ pub use cel_policies::pod_controllers;
 pub use cycles::{RuleCycle, rule_cycles};
 pub use host::Host;
 pub use policy_kinds::{POLICY_KINDS, PolicyKind, PolicyRuns};
-pub use spelling::unknown_kinds;
+pub use spelling::{misplaced_kind, unknown_kinds};
 
 use std::fmt;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Ki
     compile_for(Host::Files, documents, kinds)
 }
 
-/// Compiles the policies and exceptions among documents, as a host runs them; all others are passed over. Rules that the
+/// Compiles the policies and exceptions among documents, as a host runs them; all others are skipped. Rules that the
 /// host does not run are checked like all others, and named in [`Compiled::not_run`].
 pub fn compile_for<'d>(
     host: Host,
@@ -202,6 +202,13 @@ pub fn compile_for<'d>(
     let (mut validating, mut validating_bindings) = (Vec::new(), Vec::new());
     for document in documents {
         let before = (compiled.policies.len(), compiled.not_run.len());
+        if !is_served_version(document) {
+            let path = Path::from_iter(["apiVersion"]);
+            let found = Diagnostic::error("Kiln's own API group has no such version");
+            let found = found.at(document.locate(&path)).hint(format!("use {OWN_VERSION}"));
+            compiled.diagnostics.push(found);
+            continue;
+        }
         match language(document) {
             Some(Language::Policy(Dialect::Kyverno)) => {
                 kyverno::compile(document, kinds, &mut compiled);
@@ -241,13 +248,6 @@ pub fn compile_for<'d>(
             None => {}
         }
         if Gvk::of(document.value()).is_some_and(|gvk| gvk.group == OWN_GROUP) {
-            if !is_served_version(document) {
-                let path = Path::from_iter(["apiVersion"]);
-                let found = Diagnostic::error("Kiln's own API group has no such version");
-                let found = found.at(document.locate(&path)).hint(format!("use {OWN_VERSION}"));
-                compiled.diagnostics.push(found);
-                compiled.policies.truncate(before.0);
-            }
             label_as_own(&mut compiled.policies[before.0..]);
         }
         host.leave_out(&mut compiled, before);

@@ -7,9 +7,41 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
+use kiln_object::policy_kinds::{OWN_GROUP, OWN_VERSION, POLICY_KINDS};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{Policy, Program, Rule};
-use kiln_value::Str;
+use kiln_value::{Path, Str};
+use kiln_yaml::Document;
+
+/// An error about a document of a group of policies that has no such kind: the kind is misspelt, or of another group. It
+/// would not be seen as a policy at all, and nothing would say so.
+pub fn misplaced_kind(document: &Document) -> Option<Diagnostic> {
+    const MOD_RULES: (&str, &str, &str) = ("api.kubemod.io", "api.kubemod.io/v1beta1", "ModRule");
+    let Gvk { group, kind, .. } = Gvk::of(document.value())?;
+    let rows = || {
+        let of_kyverno =
+            POLICY_KINDS.iter().map(|row| (row.kyverno_group(), row.kyverno, row.kind));
+        let own = POLICY_KINDS.iter().filter(|row| row.own);
+        let own = own.map(|row| (OWN_GROUP, OWN_VERSION, row.kind));
+        of_kyverno.chain(own).chain([MOD_RULES])
+    };
+    let of_group = || rows().filter(|(known, ..)| *known == group.as_str()).map(|(.., kind)| kind);
+    if of_group().next().is_none() || of_group().any(|known| known == kind.as_str()) {
+        return None;
+    }
+    let elsewhere = rows().find(|(.., known)| *known == kind.as_str());
+    let (path, hint) = match elsewhere {
+        Some((_, version, _)) => ("apiVersion", format!("use apiVersion: {version}")),
+        None => {
+            // Kyverno has had other kinds of requests.
+            let candidates = of_group().filter(|kind| !kind.ends_with("Request"));
+            ("kind", format!("did you mean {:?}?", did_you_mean(&kind, candidates)?))
+        }
+    };
+    let message = format!("{group} has no kind {kind}");
+    let place = document.locate(&Path::from_iter([path]));
+    Some(Diagnostic::error(message).at(place).hint(hint))
+}
 
 /// Warnings about kinds that rules are for, without their group, and that are neither known nor like a known one.
 pub fn unknown_kinds(

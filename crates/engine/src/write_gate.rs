@@ -127,7 +127,7 @@ pub(crate) fn strip_source(object: &mut Value, other_namespace: bool) {
         }
     };
     drop_pairs(metadata, "annotations", |key| {
-        key == "kubectl.kubernetes.io/last-applied-configuration"
+        key == kiln_object::metadata::LAST_APPLIED
             || key.starts_with(crate::output::claim::ANNOTATION_PREFIX)
     });
     drop_pairs(metadata, "labels", crate::output::claim::is_ownership_label);

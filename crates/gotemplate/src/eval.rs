@@ -121,10 +121,25 @@ impl<'e> Exec<'e> {
     ) -> Result<Operand, Error> {
         let Some((final_name, before)) = names.split_last() else { return Ok(receiver) };
         let mut receiver = receiver;
-        for name in before {
+        for (at, name) in before.iter().enumerate() {
+            self.refuse_nil(&receiver, names, at)?;
             receiver = self.field(dot, &receiver, name, &[], None)?;
         }
+        self.refuse_nil(&receiver, names, before.len())?;
         self.field(dot, &receiver, final_name, arguments, last)
+    }
+
+    /// Refuses to look for a field in nothing, and names what is not set.
+    fn refuse_nil(&self, receiver: &Operand, names: &[Str], at: usize) -> Result<(), Error> {
+        if !matches!(receiver.value, Dyn::Nil) {
+            return Ok(());
+        }
+        let rest: String = names[at..].iter().map(|name| format!(".{name}")).collect();
+        let whole = self.at.to_string();
+        let unset = whole.strip_suffix(&rest).filter(|unset| !unset.is_empty());
+        let hint = unset.map(|unset| format!("{unset} has no value: set it, or test it with `if`"));
+        let name = &names[at];
+        Err(self.error(format!("nil pointer evaluating interface {{}}.{name}")).maybe_hint(hint))
     }
 
     fn field(
@@ -142,7 +157,6 @@ impl<'e> Exec<'e> {
                 Err(self.error(format!("nil data; no entry for key {name}")))
             }
             Dyn::Missing => Ok(Operand::plain(Dyn::Missing)),
-            Dyn::Nil => Err(self.error(format!("nil pointer evaluating interface {{}}.{name}"))),
             // Go looks for a method first.
             value if let Some(method) = methods::find(value, name) => {
                 self.method(dot, receiver, method, arguments, last)
@@ -262,7 +276,12 @@ impl<'e> Exec<'e> {
                 }
                 Err(fault) => {
                     self.look_at(node);
-                    return Err(self.fault(name_callee(fault, name, arguments), Some(name)));
+                    let unset = match (name, arguments) {
+                        ("required", [_, value]) if value.is_path() => Some(format!("set {value}")),
+                        _ => None,
+                    };
+                    let error = self.fault(name_callee(fault, name, arguments), Some(name));
+                    return Err(error.maybe_hint(unset));
                 }
             }
         };

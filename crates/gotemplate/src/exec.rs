@@ -196,7 +196,7 @@ impl<'e> Exec<'e> {
 
     fn error_of(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
         let source = self.file.text.as_str();
-        let at = self.at.at().min(source.len());
+        let at = self.at.at().saturating_sub(self.at.lead()).min(source.len());
         let end = (at + self.at.to_string().len()).min(source.len());
         let end = (at..=end).rev().find(|&end| source.is_char_boundary(end)).unwrap_or(at);
         Error::new(kind, at..end, message).with_go_prefix(self.go_prefix()).in_file(&self.file.name)

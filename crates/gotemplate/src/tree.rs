@@ -121,6 +121,13 @@ pub(crate) struct Term {
     pub(crate) kind: TermKind,
 }
 
+impl Term {
+    /// Whether it names a place in the data.
+    pub(crate) fn is_path(&self) -> bool {
+        matches!(self.kind, TermKind::Field(_) | TermKind::Variable(_))
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum TermKind {
     Dot,
@@ -158,6 +165,16 @@ impl TreePart<'_> {
             TreePart::Action(at, _) | TreePart::Template(at, ..) => *at,
         };
         at as usize
+    }
+
+    /// How much of it stands before the position that Go gives it. Go: fields are where their second name is.
+    pub(crate) fn lead(&self) -> usize {
+        let TreePart::Term(term) = self else { return 0 };
+        match &term.kind {
+            TermKind::Field(names) if names.len() > 1 => names[0].len() + 1,
+            TermKind::Variable(names) if names.len() > 1 => names[0].len(),
+            _ => 0,
+        }
     }
 }
 

@@ -69,6 +69,19 @@ impl Gvk {
         GroupVersion { group: self.group.clone(), version: self.version.clone() }
     }
 
+    /// An object of this kind in this version. Versions of a kind are taken to differ in nothing but their name.
+    #[must_use]
+    pub fn in_version(&self, object: &Value) -> Value {
+        let wanted = self.api_version();
+        let mut object = object.clone();
+        if object.get("apiVersion").and_then(Value::as_str) != Some(wanted.as_str())
+            && let Some(map) = object.as_map_mut()
+        {
+            map.insert("apiVersion", wanted);
+        }
+        object
+    }
+
     /// Group and version as an object's `apiVersion` has them.
     pub fn api_version(&self) -> String {
         self.group_version().to_string()

@@ -12,6 +12,9 @@ fn text<'v>(object: &'v Value, field: &str) -> Option<&'v str> {
     object.str_at(["metadata", field]).filter(|text| !text.is_empty())
 }
 
+/// The annotation in which kubectl keeps what it applied last, as JSON.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 pub fn name(object: &Value) -> Option<&str> {
     text(object, "name")
 }

@@ -1,4 +1,4 @@
-//! What rules would do to a cluster: a rehearsal of the controller before an audience that is only asked.
+//! What rules would do to a cluster: a dry run of the controller on a cluster that is only read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kiln_cluster::{ApiError, Call, Reply};
 use kiln_controller::Settings;
 use kiln_controller::dry_run::{
-    Admit, Applied, ClusterReader, DryRun, DryRunResult, NotApplied, rehearse,
+    self, Admit, Applied, ClusterReader, DryRun, DryRunResult, NotApplied,
 };
 use kiln_diagnostic::Severity;
 use kiln_engine::{Globals, HostAllowlist, WithGlobals};
@@ -22,7 +22,7 @@ use crate::globals;
 use crate::policy_store;
 use crate::reader::Reader;
 
-/// What is to be rehearsed.
+/// What is planned.
 pub struct PlanInput<'p> {
     /// The kinds that the cluster serves.
     pub kinds: &'p Kinds,
@@ -105,8 +105,8 @@ pub fn take_refused(reader: &Reader, policies: &mut Vec<Value>) -> Vec<(ObjectId
 }
 
 /// Finds out what rules would do, and does none of it.
-pub fn plan(reader: &Reader, play: PlanInput<'_>) -> DryRunResult {
-    let PlanInput { kinds, policies, exceptions, all, namespace, around, admit, applied } = play;
+pub fn plan(reader: &Reader, input: PlanInput<'_>) -> DryRunResult {
+    let PlanInput { kinds, policies, exceptions, all, namespace, around, admit, applied } = input;
     let update_requests = reader.names.update_request();
     let mut settings =
         Settings { namespace: namespace.into(), update_requests, ..Settings::default() };
@@ -114,8 +114,8 @@ pub fn plan(reader: &Reader, play: PlanInput<'_>) -> DryRunResult {
     // There is no sender here whom the settings could exclude.
     settings.patience = 0;
     settings.services = !around.services.are_off();
-    let rehearsal = DryRun {
-        audience: reader,
+    let input = DryRun {
+        cluster: reader,
         kinds,
         settings: &settings,
         policies,
@@ -127,7 +127,7 @@ pub fn plan(reader: &Reader, play: PlanInput<'_>) -> DryRunResult {
         admit,
         applied,
     };
-    rehearse(rehearsal, now())
+    dry_run::run(input, now())
 }
 
 /// The policy that the cluster has by the name of one.

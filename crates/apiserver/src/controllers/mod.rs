@@ -38,31 +38,35 @@ pub(crate) fn options() -> WriteOptions {
     }
 }
 
-/// An object that is to be there, made if it is not.
+/// Creates an object if the server does not have it.
 pub(crate) fn ensure(server: &Server, object: Value) {
-    let Some(gvk) = Gvk::of(&object) else { return };
-    let Some(kind) = server.read().kinds.get(&gvk).cloned() else { return };
-    let text = |field: &str| object.str_at(["metadata", field]).unwrap_or_default().to_owned();
-    let target = Target {
-        kind,
-        namespace: text("namespace"),
-        name: String::new(),
-        subresource: String::new(),
-        watch: false,
-    };
-    let known =
-        server.read().store.get(&State::key(&target), &target.namespace, &text("name")).is_some();
-    if !known {
-        let creation = Creation {
-            target: &target,
-            options: &options(),
-            user: &controller(),
-            managed: false,
-            warnings: &mut Vec::new(),
-        };
+    let Some(target) = collection_of(server, &object) else { return };
+    let name = object.str_at(["metadata", "name"]).unwrap_or_default();
+    let is_known = server.read().store.get(&State::key(&target), &target.namespace, name).is_some();
+    if !is_known {
         // Another client may have been faster.
-        let _ = create_object(server, creation, object);
+        let _ = create(server, object);
     }
+}
+
+/// Creates an object as a controller does; false if it is refused.
+pub(super) fn create(server: &Server, object: Value) -> bool {
+    let Some(target) = collection_of(server, &object) else { return false };
+    let creation = Creation {
+        target: &target,
+        options: &options(),
+        user: &controller(),
+        managed: false,
+        warnings: &mut Vec::new(),
+    };
+    create_object(server, creation, object).is_ok()
+}
+
+/// Where an object is created; none if the server does not serve its kind.
+fn collection_of(server: &Server, object: &Value) -> Option<Target> {
+    let kind = server.read().kinds.get(&Gvk::of(object)?).cloned()?;
+    let namespace = object.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned();
+    Some(Target { kind, namespace, name: String::new(), subresource: String::new(), watch: false })
 }
 
 /// Every namespace has an account, and the certificates of the server.

@@ -8,12 +8,12 @@ use kiln_object::metadata::is_deleted;
 use kiln_value::{Map, Value, json, value};
 use sha2::{Digest as _, Sha256};
 
-use crate::controllers::{controller, options};
+use crate::controllers::{controller, create};
 use crate::request::options::DeleteOptions;
 use crate::request::paths::Target;
 use crate::server::Server;
 use crate::storage::{Table, TableKey};
-use crate::write::{self, Creation, create_object, name_end, remove_object};
+use crate::write::{self, name_end, remove_object};
 
 const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
@@ -73,22 +73,6 @@ fn reference(owner: &Value) -> Value {
     let field = |path: &[&str]| text(owner, path).to_owned();
     value!([{"apiVersion": (field(&["apiVersion"])), "kind": (field(&["kind"])), "name": (field(&["metadata", "name"])),
         "uid": (field(&["metadata", "uid"])), "controller": true, "blockOwnerDeletion": true}])
-}
-
-fn create(server: &Server, object: Value) -> bool {
-    let Some(gvk) = Gvk::of(&object) else { return false };
-    let Some(kind) = server.read().kinds.get(&gvk).cloned() else { return false };
-    let namespace = text(&object, &["metadata", "namespace"]).to_owned();
-    let target =
-        Target { kind, namespace, name: String::new(), subresource: String::new(), watch: false };
-    let creation = Creation {
-        target: &target,
-        options: &options(),
-        user: &controller(),
-        managed: false,
-        warnings: &mut Vec::new(),
-    };
-    create_object(server, creation, object).is_ok()
 }
 
 fn delete(server: &Server, object: &Value) -> bool {
@@ -299,7 +283,7 @@ fn replica_set(
         .and_then(Value::as_map)
         .cloned()
         .unwrap_or_default();
-    annotations.remove(crate::write::managed_fields::LAST_APPLIED);
+    annotations.remove(kiln_object::metadata::LAST_APPLIED);
     annotations.insert(DESIRED, wanted.to_string());
     annotations.insert(MAXIMUM, most.to_string());
     annotations.insert(REVISION, revision.to_string());

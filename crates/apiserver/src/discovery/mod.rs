@@ -215,6 +215,17 @@ fn aggregate(server: &Server, core: bool) -> Value {
     Value::Map(list)
 }
 
+/// The other names of a kind, where it has some.
+fn insert_other_names(entry: &mut Map, kind: &Kind) {
+    let names =
+        [("shortNames", texts(kind.short_names())), ("categories", texts(kind.categories()))];
+    for (field, names) in names {
+        if !names.is_empty() {
+            entry.insert(field, names);
+        }
+    }
+}
+
 fn resource(kind: &Kind) -> Value {
     let mut entry = Map::new();
     entry.insert("resource", kind.plural());
@@ -222,13 +233,7 @@ fn resource(kind: &Kind) -> Value {
     entry.insert("scope", if kind.is_namespaced() { "Namespaced" } else { "Cluster" });
     entry.insert("singularResource", kind.singular());
     entry.insert("verbs", texts(kind.verbs().iter().copied()));
-    let (short, categories) = (texts(kind.short_names()), texts(kind.categories()));
-    if !short.is_empty() {
-        entry.insert("shortNames", short);
-    }
-    if !categories.is_empty() {
-        entry.insert("categories", categories);
-    }
+    insert_other_names(&mut entry, kind);
     let below: Vec<Value> = kind
         .subresources()
         .iter()
@@ -279,13 +284,7 @@ fn resources(server: &Server, group: &str, version: &str) -> Result<Response, Re
         entry.insert("namespaced", kind.is_namespaced());
         entry.insert("kind", kind.kind());
         entry.insert("verbs", texts(kind.verbs().iter().copied()));
-        let (short, categories) = (texts(kind.short_names()), texts(kind.categories()));
-        if !short.is_empty() {
-            entry.insert("shortNames", short);
-        }
-        if !categories.is_empty() {
-            entry.insert("categories", categories);
-        }
+        insert_other_names(&mut entry, kind);
         list.push(Value::Map(entry));
         for sub in kind.subresources() {
             let mut entry = Map::new();

@@ -1,6 +1,7 @@
 //! `managedFields`: who set which field. The rules around apply that only an API server knows.
 
 use kiln_object::Gvk;
+use kiln_object::metadata::LAST_APPLIED;
 use kiln_patch::apply::{
     self, ApplyError, Conflict, FieldSet, Manager, ManagerOperation, Managers,
 };
@@ -13,8 +14,6 @@ use crate::types::{self, Typed, types};
 
 /// How many managers that do not apply are kept apart.
 const MOST_UPDATERS: usize = 10;
-/// The annotation of client-side apply.
-pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Fields without an owner.
 fn without_owner() -> FieldSet {

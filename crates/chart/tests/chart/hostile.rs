@@ -199,7 +199,7 @@ fn errors_tell_file_line_and_column() {
             "app/templates/_h.tpl:2:",
         ),
         (&[("templates/a.yaml", "a: 1\n{{ nope }}\n")], "app/templates/a.yaml:2:"),
-        (&[("templates/a.yaml", "a: 1\n b: 2\n")], "app/templates/a.yaml:"),
+        (&[("templates/a.yaml", "a: 1\n b: 2\n")], "app/templates/a.yaml (rendered):2:"),
         (&[("values.yaml", "a: [1\n")], "values.yaml:"),
     ] {
         let said = rendering(files, Limits::default()).unwrap_err().to_string();

@@ -90,7 +90,7 @@ impl<'a> AdmissionSimulation<'a> {
         }
     }
 
-    /// Plays a write through all hooks.
+    /// Simulates a write through all hooks.
     pub(crate) fn simulate(&self, event: &Event) -> SimulatedWrite {
         let external_data = self.around.external_data();
         let eval_env = EvalEnv {
@@ -125,8 +125,10 @@ impl<'a> AdmissionSimulation<'a> {
         let simulated = self.simulate(&event);
         match simulated.refused {
             None => Ok(simulated.object),
-            Some((Some(rule), why)) => Err(format!("{rule} refuses it: {why}")),
-            Some((None, why)) => Err(why),
+            Some(refused) => Err(match refused.rules.first() {
+                Some(rule) => format!("{rule} refuses it: {}", refused.why),
+                None => refused.why,
+            }),
         }
     }
 }

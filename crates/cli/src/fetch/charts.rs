@@ -6,15 +6,19 @@
 use std::path::{Path, PathBuf};
 
 use kiln_chart::repository::{
-    chart_in_manifest, check_digest, digest_of, find_in_index, newest, read_tags, tag_of,
+    IndexEntry, chart_in_manifest, check_digest, digest_of, find_in_index, newest, read_tags,
+    tag_of,
 };
 use kiln_kustomize::{ChartSource, Error, Result};
 use kiln_value::{KeyTable, Value, json};
 
-use super::{Request, get, request};
+use super::{Answer, Request, get, host_of, redirected, request};
 
 const OCI: &str = "oci://";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// How many pages of tags are read.
+const MOST_PAGES: usize = 100;
 
 /// Where a package comes from, and what it should be.
 struct Found {
@@ -75,15 +79,11 @@ fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<Found> {
     let index = get(&format!("{repository}/index.yaml"), most_bytes)?;
     let entry = find_in_index(&index, chart.name, chart.version, chart.devel)
         .map_err(|error| failed(&error))?;
-    let url = match entry.url.contains("://") {
-        true => entry.url.clone(),
-        false => format!("{repository}/{}", entry.url.trim_start_matches('/')),
-    };
+    let url = package_url(repository, &entry)?;
     let package = match url.strip_prefix(OCI) {
         // Some indexes lead to a registry, with the tag in the address.
-        Some(registry) => {
-            let (registry, tag) = registry.rsplit_once(':').unwrap_or((registry, &entry.version));
-            let (registry, name) = registry.rsplit_once('/').unwrap_or((registry, chart.name));
+        Some(address) => {
+            let (registry, name, tag) = in_registry(address, chart.name, &entry.version);
             let chart = ChartSource { name, version: tag, ..*chart };
             from_registry(&chart, registry, most_bytes)?.package
         }
@@ -93,6 +93,37 @@ fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<Found> {
         check_digest(&url, &package, &entry.digest).map_err(|error| failed(&error))?;
     }
     Ok(Found { version: entry.version, package })
+}
+
+/// Where the package of an entry of an index is.
+fn package_url(repository: &str, entry: &IndexEntry) -> Result<String> {
+    let url = match entry.url.contains("://") {
+        true => entry.url.clone(),
+        false => format!("{repository}/{}", entry.url.trim_start_matches('/')),
+    };
+    let is_safe = |url: &str| url.starts_with("https://") || url.starts_with(OCI);
+    if entry.digest.is_empty() && is_safe(repository) && !is_safe(&url) {
+        return Err(Error::new(format!(
+            "{repository} has no digest for {url}, an address without https"
+        ))
+        .hint("put the chart into chartHome, or let helm fetch it: --enable-helm=external"));
+    }
+    Ok(url)
+}
+
+/// The registry, name and tag in an address; what it does not say is as the index has it.
+fn in_registry<'a>(
+    address: &'a str,
+    name: &'a str,
+    version: &'a str,
+) -> (&'a str, &'a str, &'a str) {
+    let (path, tag) = match address.rsplit_once(':') {
+        // What follows the last colon may also be the port of the registry.
+        Some((path, tag)) if !tag.contains('/') => (path, tag),
+        _ => (address, version),
+    };
+    let (registry, name) = path.rsplit_once('/').unwrap_or((path, name));
+    (registry, name, tag)
 }
 
 fn from_registry(chart: &ChartSource<'_>, registry: &str, most_bytes: u64) -> Result<Found> {
@@ -107,8 +138,7 @@ fn from_registry(chart: &ChartSource<'_>, registry: &str, most_bytes: u64) -> Re
     let version = match kiln_gotemplate::is_version(chart.version) {
         true => chart.version.to_owned(),
         false => {
-            let tags = read_tags(&session.get(&format!("{base}/tags/list"), "")?)
-                .map_err(|error| failed(&error))?;
+            let tags = session.tags(&base)?;
             let tags = tags.iter().map(String::as_str);
             let found = newest(tags, chart.version, chart.devel).map(str::to_owned);
             found.ok_or_else(|| {
@@ -147,22 +177,46 @@ struct RegistrySession {
 
 impl RegistrySession {
     fn get(&mut self, url: &str, accept: &str) -> Result<Vec<u8>> {
+        self.ask(url, accept)?.content(url)
+    }
+
+    fn ask(&mut self, url: &str, accept: &str) -> Result<Answer> {
         let ask = |token: Option<&str>| {
             request(&Request { url, accept, token, most_bytes: self.most_bytes })
         };
         let answer = ask(self.token.as_deref())?;
         let challenge = match (answer.status, &answer.challenge) {
             (401, Some(challenge)) if self.token.is_none() => challenge.clone(),
-            _ => return answer.content(url),
+            _ => return Ok(answer),
         };
         let token = token(&challenge, self.most_bytes)?;
-        let answer = ask(Some(&token))?.content(url);
+        let answer = ask(Some(&token));
         self.token = Some(token);
         answer
     }
+
+    /// All tags of a repository, page by page.
+    fn tags(&mut self, base: &str) -> Result<Vec<String>> {
+        let mut tags = Vec::new();
+        let mut url = format!("{base}/tags/list");
+        for _ in 0..MOST_PAGES {
+            let mut answer = self.ask(&url, "")?;
+            let next = answer.next.take();
+            let page = answer.content(&url)?;
+            tags.extend(read_tags(&page).map_err(|error| failed(&error))?);
+            let Some(next) = next else { return Ok(tags) };
+            let next = redirected(&url, &next)?;
+            if host_of(&next) != host_of(&url) {
+                return Err(Error::new(format!("{url} continues at {next}, another server")));
+            }
+            url = next;
+        }
+        Err(Error::new(format!("{base} has more than {MOST_PAGES} pages of tags"))
+            .hint("name the version of the chart"))
+    }
 }
 
-/// A token for someone who need not be known, from where the registry says.
+/// A token for a client without credentials, from where the registry says.
 fn token(challenge: &str, most_bytes: u64) -> Result<String> {
     let refused = |why: &str| {
         Error::new(format!("the registry asks for credentials: {why}"))
@@ -189,7 +243,9 @@ fn token(challenge: &str, most_bytes: u64) -> Result<String> {
     let answer = get(&url, most_bytes)?;
     let answer = json::parse_bytes(&answer, &mut KeyTable::new()).unwrap_or(Value::Null);
     let token = answer.str_at(["token"]).or_else(|| answer.str_at(["access_token"]));
-    token.map(str::to_owned).ok_or_else(|| refused("it gives no token to everyone"))
+    token
+        .map(str::to_owned)
+        .ok_or_else(|| refused("it gives no token to clients without credentials"))
 }
 
 fn encoded(text: &str) -> String {
@@ -272,6 +328,36 @@ mod tests {
         }
         for host in ["h.example", "localhost.h.example", "127.0.0.1.h.example:80", "10.0.0.1"] {
             assert_eq!(scheme(host), "https", "{host}");
+        }
+    }
+
+    #[test]
+    fn packages_without_a_digest_are_not_fetched_without_https() {
+        let entry = |url: &str, digest: &str| IndexEntry {
+            version: "1.0.0".to_owned(),
+            url: url.to_owned(),
+            digest: digest.to_owned(),
+        };
+        for (repository, url, digest, wanted) in [
+            ("https://h.example/c", "web.tgz", "", Some("https://h.example/c/web.tgz")),
+            ("https://h.example/c", "https://i.example/w.tgz", "", Some("https://i.example/w.tgz")),
+            ("https://h.example/c", "http://i.example/w.tgz", "aa", Some("http://i.example/w.tgz")),
+            ("https://h.example/c", "http://i.example/w.tgz", "", None),
+            ("http://h.example/c", "/w.tgz", "", Some("http://h.example/c/w.tgz")),
+        ] {
+            let found = package_url(repository, &entry(url, digest)).ok();
+            assert_eq!(found.as_deref(), wanted, "{repository} {url} {digest}");
+        }
+    }
+
+    #[test]
+    fn a_port_of_a_registry_is_not_a_tag() {
+        for (address, wanted) in [
+            ("h.example/team/web:2.0.0", ("h.example/team", "web", "2.0.0")),
+            ("h.example:5000/team/web:2.0.0", ("h.example:5000/team", "web", "2.0.0")),
+            ("h.example:5000/team/web", ("h.example:5000/team", "web", "1.0.0")),
+        ] {
+            assert_eq!(in_registry(address, "chart", "1.0.0"), wanted, "{address}");
         }
     }
 

@@ -72,6 +72,8 @@ struct Answer {
     reason: &'static str,
     /// What the server asks of a client that it does not know.
     challenge: Option<String>,
+    /// Where the next page is.
+    next: Option<String>,
     /// The content; of an answer that is no success, nothing.
     body: Vec<u8>,
     address: String,
@@ -109,10 +111,12 @@ fn request(request: &Request<'_>) -> Result<Answer> {
             value.map(str::to_owned)
         };
         let (location, challenge) = (header("location"), header("www-authenticate"));
+        let next = header("link").and_then(|links| next_page(&links).map(str::to_owned));
         let mut answer = Answer {
             status: status.as_u16(),
             reason: status.canonical_reason().unwrap_or("no reason given"),
             challenge,
+            next,
             body: Vec::new(),
             address: address.clone(),
         };
@@ -132,6 +136,13 @@ fn request(request: &Request<'_>) -> Result<Answer> {
         }
     }
     Err(Error::new(format!("{} redirects more than {MOST_REDIRECTS} times", request.url)))
+}
+
+/// The address of the next page in a `Link` header.
+fn next_page(links: &str) -> Option<&str> {
+    let is_next = |link: &&str| link.split(';').skip(1).any(|part| part.trim() == "rel=\"next\"");
+    let link = links.split(", ").find(is_next)?;
+    link.trim_start().strip_prefix('<')?.split('>').next()
 }
 
 /// The scheme and the server of an address.
@@ -192,6 +203,17 @@ fn redirected(from: &str, to: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_next_page_is_the_one_that_a_link_says() {
+        let next = "</v2/web/tags/list?last=b&n=2>; rel=\"next\"";
+        assert_eq!(next_page(next), Some("/v2/web/tags/list?last=b&n=2"));
+        let several = format!("</first>; rel=\"first\", {next}");
+        assert_eq!(next_page(&several), Some("/v2/web/tags/list?last=b&n=2"));
+        for none in ["", "</x>; rel=\"prev\"", "/x; rel=\"next\""] {
+            assert_eq!(next_page(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn redirects_stay_with_http_and_never_leave_https() {

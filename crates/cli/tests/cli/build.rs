@@ -107,3 +107,11 @@ Deployment.v1.apps/pre-web-x.[noNs]: names of other objects updated in kustomiza
     assert!(run.stdout.contains(": renamed by HashTransformer\n"), "{run:?}");
     assert_eq!(folder.kiln(&["build", "--explain", "secret/settings"]).code, 2);
 }
+
+#[test]
+fn a_package_that_is_not_a_chart_is_named() {
+    let folder = Folder::with(&[("web.tgz", "no archive")]);
+    let run = folder.kiln(&["build", "web.tgz"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("error: web.tgz: gzip: invalid header\n"), "{}", run.stderr);
+}

@@ -106,3 +106,27 @@ fn files_are_watched() {
     assert_eq!(first, "1 policy with 1 rule: 0 problems, 0 not run by Kiln");
     assert_eq!(second, "2 policies with 2 rules: 0 problems, 0 not run by Kiln");
 }
+
+/// A policy of a kind that does not exist is not seen as a policy: files with others beside it would pass without it.
+#[test]
+fn kinds_that_their_group_does_not_have_are_errors() {
+    let good = "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: good}\nspec:\n  rules:\n  - name: r\n    \
+        match: {any: [{resources: {kinds: [Pod]}}]}\n    mutate: {patchStrategicMerge: {metadata: {labels: {a: b}}}}\n";
+    let folder = Folder::with(&[
+        ("good.yaml", good),
+        ("misspelt.yaml", &good.replace("ClusterPolicy", "ClusterPolcy")),
+        ("misplaced.yaml", &good.replace("ClusterPolicy", "MutatingPolicy")),
+        ("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"),
+    ]);
+    for (args, said) in [
+        (&["check", "."][..], "kyverno.io has no kind ClusterPolcy"),
+        (&["check", "."], "help: use apiVersion: policies.kyverno.io/v1"),
+        (&["check", "misspelt.yaml"], "help: did you mean \"ClusterPolicy\"?"),
+        (&["apply", "good.yaml", "misspelt.yaml", "-r", "pod.yaml"], "misspelt.yaml:2:7"),
+        (&["apply", "misplaced.yaml", "-r", "pod.yaml"], "misplaced.yaml:1:13"),
+    ] {
+        let run = folder.kiln(args);
+        assert_eq!(run.code, 2, "{args:?}: {}", run.stdout);
+        assert!(run.stderr.contains(said), "{args:?}: {}", run.stderr);
+    }
+}

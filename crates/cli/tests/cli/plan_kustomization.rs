@@ -207,3 +207,35 @@ fn charts_look_objects_up_in_the_cluster_of_the_plan() {
     let run = folder.kiln(&["build", "prod", "--enable-helm"]);
     assert!(run.stdout.contains("color: none\n"), "{}{}", run.stdout, run.stderr);
 }
+
+/// Pipelines check out few commits, of which none leads to the base.
+#[test]
+fn a_base_can_be_a_commit_that_was_fetched_alone() {
+    let Some(folder) = repository() else { return };
+    let changed = BASE.replace("quiet", "calm");
+    assert!(git(&folder, &["checkout", "-q", "-b", "feature"]));
+    folder.write("base/all.yaml", &changed);
+    assert!(git(&folder, &["commit", "-q", "-a", "-m", "two"]));
+    let pipeline = Folder::with(&[]);
+    let url = format!("file://{}", folder.path().display());
+    let clone = ["clone", "-q", "--depth", "1", "-b", "feature", url.as_str(), "."];
+    assert!(git(&pipeline, &clone));
+    let fetch = ["fetch", "-q", "--depth", "1", "origin", "main:refs/remotes/origin/main"];
+    assert!(git(&pipeline, &fetch));
+    let run = pipeline.kiln(&["plan", "-k", "prod", "policies", "--base", "origin/main"]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stdout.contains("-  mode: quiet\n+  mode: calm\n"), "{}", run.stdout);
+    assert!(
+        git(&pipeline, &["diff", "--quiet", "HEAD"]),
+        "the work tree and its index are as before"
+    );
+}
+
+#[test]
+fn policies_with_errors_make_no_plan() {
+    let Some(folder) = repository() else { return };
+    folder.write("policies/owners.yaml", POLICIES.replace("generate:", "genrate:"));
+    let run = folder.kiln(&PLAN);
+    assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
+    assert!(run.stderr.contains("there is no plan for policies with errors"), "{}", run.stderr);
+}

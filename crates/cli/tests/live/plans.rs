@@ -51,7 +51,7 @@ data: {mode: MODE, size: \"3\"}
 apiVersion: v1
 kind: Service
 metadata: {name: web}
-spec: {selector: {app: web}, ports: [{port: 80, name: http}]}
+spec: {selector: {app: web}, ports: [{port: PORT, name: http}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -63,7 +63,7 @@ spec:
     metadata: {labels: {app: web}}
     spec:
       containers:
-      - {name: web, image: example.com/web:1, envFrom: [{configMapRef: {name: settings}}]}
+      - {name: web, image: example.com/web:1, envFrom: [{configMapRef: {name: settings}}]MORE}
 ";
 
 const CHART: &str = "apiVersion: v1
@@ -76,11 +76,23 @@ data:
 {{- end }}
 ";
 
-fn case(number: u64) -> Case {
-    let mut chance = Chance(number);
+/// A case as it is first, or as its files are changed later; the policies are the same.
+fn case(number: u64, later: bool) -> Case {
+    let mut chance = Chance(if later { number + 1_000_000 } else { number });
     let namespace = format!("case-{number}");
     let mut base = BASE.replace("LABEL", chance.of(&["front", "back"]));
     base = base.replace("MODE", chance.of(&["quiet", "loud"]));
+    base = base.replace("PORT", chance.of(&["80", "8080"]));
+    let more = [
+        "",
+        ", env: [{name: A, value: x}]",
+        ", env: [{name: B, value: y}, {name: A, value: z}]",
+        ", resources: {limits: {cpu: 100m}}",
+    ];
+    base = base.replace("MORE", chance.of(&more));
+    if chance.yes() {
+        base = base.replace("  replicas: 1\n", "  replicas: 1\n  strategy: {type: Recreate}\n");
+    }
     let mut overlay = format!("namespace: {namespace}\nresources: [../base]\n");
     if chance.yes() {
         let _ = writeln!(overlay, "namePrefix: {}-", chance.of(&["red", "blue"]));
@@ -109,7 +121,7 @@ fn case(number: u64) -> Case {
         "groupVersion: helm.kustomize.io/v1beta1\nkind: Chart\ngenerate: {{chart: chart, releaseName: r, values: {{theme: {}, names: [x, y]}}}}\n",
         chance.of(&["dark", "plain"])
     );
-    let policies = policies(&namespace, &mut chance);
+    let policies = policies(&namespace, &mut Chance(number));
     let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
     Case {
         files: vec![
@@ -221,15 +233,21 @@ fn kiln(directory: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What the plan says would be stored, and how many objects would be denied.
-fn predicted(directory: &Path, kubeconfig: &str) -> (Objects, usize) {
+/// What the plan says would be stored beside or in the place of these objects, and how many would be denied.
+fn predicted(directory: &Path, kubeconfig: &str, mut stored: Objects) -> (Objects, usize) {
     let args =
         ["plan", "-k", "overlay", "rules.yaml", "--kubeconfig", kubeconfig, "--format", "json"];
     let plan = json::parse(&kiln(directory, &args)).unwrap();
     let changes = plan.get("changes").unwrap().as_list().unwrap();
-    let stored = changes.iter().filter_map(|change| change.get("after")).cloned();
+    for change in changes {
+        match (change.get("before"), change.get("after")) {
+            (_, Some(after)) => stored.extend([comparable(after.clone())]),
+            (Some(before), None) => drop(stored.remove(&comparable(before.clone()).0)),
+            (None, None) => {}
+        }
+    }
     let denied = plan.get("denied").unwrap().as_list().unwrap();
-    (stored.map(comparable).collect(), denied.len())
+    (stored, denied.len())
 }
 
 const KINDS: &str = "configmaps,services,deployments,networkpolicies";
@@ -243,10 +261,60 @@ fn stored(cluster: &ControlPlane, namespace: &str) -> Objects {
     objects
 }
 
-/// Plans and stores cases, and compares.
+fn write_files(case: &Case, directory: &Path) {
+    for (path, text) in &case.files {
+        let path = directory.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+/// Applies what cases build, and compares what is stored then with what was planned.
+fn apply_and_compare(
+    cluster: &ControlPlane,
+    folder: &Path,
+    cases: &[Case],
+    plans: &[(Objects, usize)],
+) {
+    for (case, (_, denied)) in cases.iter().zip(plans) {
+        let directory = folder.join(&case.namespace);
+        let built = kiln(&directory, &["build", "overlay"]);
+        let applied = cluster.kubectl_with_input(&["apply", "-f", "-"], &built);
+        assert_eq!(applied.is_err(), *denied > 0, "{}: {applied:?}", case.namespace);
+    }
+    let mut differences = String::new();
+    for (case, (wanted, _)) in cases.iter().zip(plans) {
+        let mut found = Objects::new();
+        let begin = std::time::Instant::now();
+        // What rules generate and synchronize comes a little later.
+        while begin.elapsed() < crate::harness::PATIENCE {
+            found = stored(cluster, &case.namespace);
+            if found == *wanted {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        if found != *wanted {
+            let shown = |objects: &Objects| -> String {
+                objects.values().map(|object| format!("---\n{}", kiln_yaml::emit(object))).collect()
+            };
+            let difference = kiln_testkit::difference(&shown(wanted), &shown(&found));
+            let _ = writeln!(
+                differences,
+                "{}:\n{}\n{}",
+                case.namespace,
+                case.policies,
+                difference.unwrap_or_default()
+            );
+        }
+    }
+    assert!(differences.is_empty(), "plans and clusters differ:\n{differences}");
+}
+
+/// Plans and stores cases, and compares; then changes their files, and does the same again.
 fn compare(cluster: &Cluster, cases: u64) {
     let folder = tempfile::tempdir().unwrap();
-    let all: Vec<Case> = (0..cases).map(case).collect();
+    let all: Vec<Case> = (0..cases).map(|number| case(number, false)).collect();
     let mut namespaces = String::new();
     for case in &all {
         let _ = writeln!(
@@ -260,12 +328,8 @@ fn compare(cluster: &Cluster, cases: u64) {
     let mut plans = Vec::new();
     for case in &all {
         let directory = folder.path().join(&case.namespace);
-        for (path, text) in &case.files {
-            let path = directory.join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        plans.push(predicted(&directory, &kubeconfig));
+        write_files(case, &directory);
+        plans.push(predicted(&directory, &kubeconfig, Objects::new()));
     }
     assert!(plans.iter().any(|(_, denied)| *denied > 0), "nothing is ever denied");
 
@@ -289,39 +353,17 @@ fn compare(cluster: &Cluster, cases: u64) {
             cluster.kubectl_with_input(&args, probe).is_ok_and(|said| said.contains("by: mod"))
         });
     }
-    let mut differences = String::new();
-    for (case, (_, denied)) in all.iter().zip(&plans) {
+    apply_and_compare(cluster, folder.path(), &all, &plans);
+
+    let all: Vec<Case> = (0..cases).map(|number| case(number, true)).collect();
+    let mut plans = Vec::new();
+    for case in &all {
         let directory = folder.path().join(&case.namespace);
-        let built = kiln(&directory, &["build", "overlay"]);
-        let applied = cluster.apply(&built);
-        assert_eq!(applied.is_err(), *denied > 0, "{}: {applied:?}", case.namespace);
+        let before = stored(cluster, &case.namespace);
+        write_files(case, &directory);
+        plans.push(predicted(&directory, &kubeconfig, before));
     }
-    for (case, (wanted, _)) in all.iter().zip(&plans) {
-        let mut found = Objects::new();
-        let begin = std::time::Instant::now();
-        // What rules generate comes a little later.
-        while begin.elapsed() < crate::harness::PATIENCE {
-            found = stored(cluster, &case.namespace);
-            if found.len() >= wanted.len() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(200));
-        }
-        if found != *wanted {
-            let shown = |objects: &Objects| -> String {
-                objects.values().map(|object| format!("---\n{}", kiln_yaml::emit(object))).collect()
-            };
-            let difference = kiln_testkit::difference(&shown(wanted), &shown(&found));
-            let _ = writeln!(
-                differences,
-                "{}:\n{}\n{}",
-                case.namespace,
-                case.policies,
-                difference.unwrap_or_default()
-            );
-        }
-    }
-    assert!(differences.is_empty(), "plans and clusters differ:\n{differences}");
+    apply_and_compare(cluster, folder.path(), &all, &plans);
 }
 
 #[test]

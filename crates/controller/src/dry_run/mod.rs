@@ -2,7 +2,7 @@
 //!
 //! A controller works as ever, but on a [`OverlayCluster`]: what it reads is what the cluster holds, what it writes stays
 //! here. When it is idle, the overlay says what would be another object by then. Policies that stand in the
-//! cluster beside the ones that are played do nothing new, and keep what they made.
+//! cluster beside the ones that act do nothing new, and keep what they made.
 //!
 //! Time is simulated too, for a few seconds: what waits for longer is reported as a problem.
 
@@ -25,8 +25,8 @@ use crate::signature::ClaimKeys;
 use crate::stored_policies::{CompilePolicy, PolicyFeed};
 use overlay_cluster::OverlayCluster;
 
-/// So much time is played, in milliseconds.
-const PLAYED: u64 = 10_000;
+/// So much time is simulated, in milliseconds.
+const SIMULATED: u64 = 10_000;
 /// So often the controller is asked at the most.
 const ROUNDS: usize = 100_000;
 
@@ -86,7 +86,7 @@ pub struct Denied {
     pub why: String,
 }
 
-/// What a rehearsal showed.
+/// What a dry run showed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DryRunResult {
     /// What would change, in the order of kinds, namespaces and names.
@@ -100,10 +100,9 @@ pub struct DryRunResult {
 /// What rules at admission make of a write: what was there, and what is to be there. Otherwise why they refuse it.
 pub type Admit<'r> = dyn Fn(Option<&Value>, Value) -> Result<Value, String> + 'r;
 
-/// What is played, and before whom.
+/// What is reconciled without writing, and in which cluster.
 pub struct DryRun<'r> {
-    /// The cluster.
-    pub audience: &'r dyn ClusterReader,
+    pub cluster: &'r dyn ClusterReader,
     pub kinds: &'r Kinds,
     /// What a host decides.
     pub settings: &'r Settings,
@@ -146,26 +145,18 @@ impl fmt::Debug for DryRun<'_> {
     }
 }
 
-/// Plays what rules do to a cluster.
-pub fn rehearse(rehearsal: DryRun<'_>, now: u64) -> DryRunResult {
+/// Finds out what rules would do to a cluster.
+pub fn run(dry_run: DryRun<'_>, now: u64) -> DryRunResult {
     let DryRun {
-        audience,
-        kinds,
-        settings,
-        policies,
-        policy_kinds,
-        compile,
-        services,
-        applied,
-        ..
-    } = rehearsal;
+        cluster, kinds, settings, policies, policy_kinds, compile, services, applied, ..
+    } = dry_run;
     let has_own_policies = policies.is_none();
-    let mut stage = OverlayCluster::new(audience, rehearsal.admit, &settings.namespace, now);
+    let mut overlay = OverlayCluster::new(cluster, dry_run.admit, &settings.namespace, now);
     if let Some(policies) = policies {
-        let standing = stage.only_policies(policy_kinds, policies);
+        let standing = overlay.only_policies(policy_kinds, policies);
         let standing = standing.iter().filter_map(|policy| compile(policy).ok());
         let rules = standing.flat_map(|policy| policy.rules.clone());
-        stage.keep_owners(
+        overlay.keep_owners(
             rules.filter(|rule| rule.lifecycle.synchronize).map(|rule| rule.id.clone()),
         );
     }
@@ -174,37 +165,37 @@ pub fn rehearse(rehearsal: DryRun<'_>, now: u64) -> DryRunResult {
     let mut feed = PolicyFeed::new(compile);
     for kind in policy_kinds {
         // Where policies cannot be read, there are none.
-        let listed = stage.carry_out(&Call::list(kind.clone())).map(Reply::listing);
+        let listed = overlay.carry_out(&Call::list(kind.clone())).map(Reply::listing);
         for policy in listed.ok().flatten().unwrap_or_default().objects {
             feed.note(&policy, Change::Added);
         }
     }
     let mut controller = Controller::new(believing, kinds.clone());
-    controller.set_exceptions(rehearsal.exceptions);
-    controller.set_globals(rehearsal.globals);
+    controller.set_exceptions(dry_run.exceptions);
+    controller.set_globals(dry_run.globals);
     controller.set_policies(feed.policies(), now);
     let mut patched = BTreeMap::new();
-    let mut played = Played { controller, stage, feed, policy_kinds, now };
-    let mut undone_anyway = played.play(services, &mut patched);
+    let mut run = OverlayRun { controller, overlay, feed, policy_kinds, now };
+    let mut undone_anyway = run.until_idle(services, &mut patched);
     let mut denied = Vec::new();
     let mut standing = Vec::new();
     if !applied.objects.is_empty() {
         // What the policies of the cluster have still to do is not what the user asks about.
         if has_own_policies {
-            standing.extend(played.stage.changes(policy_kinds));
+            standing.extend(run.overlay.changes(policy_kinds));
         }
         for object in applied.objects {
             let Ok(target) = ObjectId::of(&object) else { continue };
-            if let Err(error) = played.stage.apply(&target, object, applied.admit) {
+            if let Err(error) = run.overlay.apply(&target, object, applied.admit) {
                 denied.push(Denied { target, rules: Vec::new(), why: error.message });
             }
         }
-        undone_anyway.extend(played.play(services, &mut patched));
+        undone_anyway.extend(run.until_idle(services, &mut patched));
     }
-    let Played { controller, stage, .. } = played;
+    let OverlayRun { controller, overlay, .. } = run;
 
     let own: BTreeSet<&RuleId> = controller.rules().collect();
-    let changes = stage.changes(policy_kinds).filter(|change| !standing.contains(change));
+    let changes = overlay.changes(policy_kinds).filter(|change| !standing.contains(change));
     let changes = changes.map(|(target, before, after)| {
         let mut rules: Vec<RuleId> = patched.get(&place(&target)).cloned().unwrap_or_default();
         let claim = after.as_ref().or(before.as_ref()).and_then(Ownership::read);
@@ -213,15 +204,15 @@ pub fn rehearse(rehearsal: DryRun<'_>, now: u64) -> DryRunResult {
         rules.extend(maker.filter(|_| rules.is_empty()).cloned());
         Planned { target, rules, before, after }
     });
-    let mut rehearsed = DryRunResult { changes: changes.collect(), denied, undone: undone_anyway };
+    let mut result = DryRunResult { changes: changes.collect(), denied, undone: undone_anyway };
     let undone = |what: String, why: &str| NotApplied { what, why: why.to_owned() };
     let broken = controller.broken_policies();
-    rehearsed.undone.extend(broken.map(|(policy, why)| undone(policy.to_string(), why)));
+    result.undone.extend(broken.map(|(policy, why)| undone(policy.to_string(), why)));
     let waiting = controller.conditions();
-    rehearsed.undone.extend(waiting.map(|(key, why)| undone(key.rule.to_string(), &why.message)));
-    rehearsed.undone.sort_by(|a, b| (&a.what, &a.why).cmp(&(&b.what, &b.why)));
-    rehearsed.undone.dedup();
-    rehearsed
+    result.undone.extend(waiting.map(|(key, why)| undone(key.rule.to_string(), &why.message)));
+    result.undone.sort_by(|a, b| (&a.what, &a.why).cmp(&(&b.what, &b.why)));
+    result.undone.dedup();
+    result
 }
 
 /// An object by its kind, whatever the version.
@@ -232,22 +223,22 @@ fn place(id: &ObjectId) -> Object {
 }
 
 /// A controller that works on an overlay, with the policies that the overlay has.
-struct Played<'r> {
+struct OverlayRun<'r> {
     controller: Controller,
-    stage: OverlayCluster<'r>,
+    overlay: OverlayCluster<'r>,
     feed: PolicyFeed<'r>,
     policy_kinds: &'r [Gvk],
     now: u64,
 }
 
-impl Played<'_> {
+impl OverlayRun<'_> {
     /// Lets the controller work until it has nothing left to do, and notes which rules changed stored objects.
-    fn play(
+    fn until_idle(
         &mut self,
         services: &dyn ExternalData,
         patched: &mut BTreeMap<Object, Vec<RuleId>>,
     ) -> Vec<NotApplied> {
-        let Played { controller, stage, feed, policy_kinds, now } = self;
+        let OverlayRun { controller, overlay, feed, policy_kinds, now } = self;
         let begin = *now;
         for _ in 0..ROUNDS {
             let requests = controller.poll(*now);
@@ -264,7 +255,7 @@ impl Played<'_> {
                 controller.answered(question.number, answer, *now);
             }
             for request in requests {
-                let answer = stage.carry_out(&request.call);
+                let answer = overlay.carry_out(&request.call);
                 controller.answer(request.ticket, answer, *now);
             }
             for news in controller.take_news() {
@@ -277,7 +268,7 @@ impl Played<'_> {
             }
             let watched: BTreeSet<Gvk> =
                 controller.watches().into_iter().map(|(gvk, _)| gvk).collect();
-            let events = stage.take_events();
+            let events = overlay.take_events();
             let is_quiet = is_quiet && events.is_empty();
             for (kind, event) in events {
                 // Rules may make policies.
@@ -291,7 +282,7 @@ impl Played<'_> {
             }
             if is_quiet && controller.is_idle() {
                 match controller.next_time() {
-                    Some(next) if next <= begin + PLAYED => *now = next.max(*now),
+                    Some(next) if next <= begin + SIMULATED => *now = next.max(*now),
                     _ => return Vec::new(),
                 }
             }

@@ -26,7 +26,7 @@ struct Kind {
 }
 
 pub(super) struct OverlayCluster<'c> {
-    audience: &'c dyn ClusterReader,
+    cluster: &'c dyn ClusterReader,
     admit: &'c Admit<'c>,
     /// Where the engine keeps its books.
     namespace: Str,
@@ -57,14 +57,14 @@ fn not_found(id: &ObjectId) -> ApiError {
 
 impl<'c> OverlayCluster<'c> {
     pub(super) fn new(
-        audience: &'c dyn ClusterReader,
+        cluster: &'c dyn ClusterReader,
         admit: &'c Admit<'c>,
         namespace: &str,
         now: u64,
     ) -> Self {
         let seconds = i64::try_from(now / 1000).unwrap_or_default();
         OverlayCluster {
-            audience,
+            cluster,
             admit,
             namespace: namespace.into(),
             kinds: BTreeMap::new(),
@@ -156,9 +156,9 @@ impl<'c> OverlayCluster<'c> {
     fn load(&mut self, gvk: &Gvk) -> &mut Result<Kind, ApiError> {
         let key = KindKey::of(gvk);
         self.versions.entry(key.clone()).or_insert_with(|| gvk.clone());
-        let audience = self.audience;
+        let cluster = self.cluster;
         self.kinds.entry(key).or_insert_with(|| {
-            let objects = audience.all(gvk)?;
+            let objects = cluster.all(gvk)?;
             let before: BTreeMap<Place, Value> =
                 objects.into_iter().map(|object| (place_of(&object), object)).collect();
             Ok(Kind { now: before.clone(), before })
@@ -257,7 +257,7 @@ impl<'c> OverlayCluster<'c> {
         self.put(id, object, false).map(drop)
     }
 
-    /// What stays of an object that belongs to a policy beside those that are played; none when no policy keeps it.
+    /// What stays of an object that belongs to a policy beside those that act; none when no policy keeps it.
     fn kept(&mut self, call: &Call) -> Result<Option<Value>, ApiError> {
         let (Call::Update { object, .. } | Call::Apply { object, .. }) = call else {
             return Ok(None);
@@ -327,7 +327,7 @@ impl<'c> OverlayCluster<'c> {
             },
             _ => return None,
         };
-        match self.audience.dry_run(&call)? {
+        match self.cluster.dry_run(&call)? {
             // Here more may be there than in the cluster, and reading needs less rights than writing.
             Err(error) if error.reason != Reason::Invalid => None,
             answer => Some(answer),

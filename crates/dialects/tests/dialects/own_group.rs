@@ -62,7 +62,7 @@ fn the_own_group_has_one_version_and_no_kinds_that_are_not_run() {
     let compiled = kiln_dialects::compile(&documents("p.yaml", &text), &Kinds::builtin());
     let found: Vec<_> = compiled.diagnostics.iter().map(ToString::to_string).collect();
     let wanted = "p.yaml:1:13: Kiln's own API group has no such version";
-    assert!(found.iter().any(|found| found.starts_with(wanted)), "{found:?}");
+    assert!(found.len() == 1 && found[0].starts_with(wanted), "{found:?}");
     assert!(compiled.policies.is_empty());
     let images =
         "apiVersion: kiln.dev/v1\nkind: ImageValidatingPolicy\nmetadata: {name: p}\nspec: {}\n";
@@ -77,5 +77,53 @@ fn every_language_of_kyvernos_kinds_has_a_place_in_both_groups() {
         let row = policy_kind(&kind.gvk()).unwrap_or_else(|| panic!("{} has no row", kind.kind));
         assert_eq!(row.in_kyverno(), kind.gvk());
         assert_eq!((row.namespaced, row.own), (kind.namespaced, kind.dialect.is_some()));
+    }
+}
+
+#[test]
+fn misspelt_kinds_and_kinds_of_other_groups_are_named() {
+    let found = |version: &str, kind: &str| {
+        let text = format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: p}}\n");
+        kiln_dialects::misplaced_kind(&documents("p.yaml", &text)[0]).map(|it| it.to_string())
+    };
+    for (version, kind, wanted) in [
+        (
+            "kyverno.io/v1",
+            "ClusterPolcy",
+            "p.yaml:2:7: kyverno.io has no kind ClusterPolcy (did you mean \"ClusterPolicy\"?)",
+        ),
+        (
+            "kyverno.io/v1",
+            "GeneratingPolicy",
+            "p.yaml:1:13: kyverno.io has no kind GeneratingPolicy (use apiVersion: policies.kyverno.io/v1)",
+        ),
+        (
+            "policies.kyverno.io/v1",
+            "ClusterPolicy",
+            "p.yaml:1:13: policies.kyverno.io has no kind ClusterPolicy (use apiVersion: kyverno.io/v1)",
+        ),
+        (
+            "kiln.dev/v1",
+            "ImageValidatingPolicy",
+            "p.yaml:1:13: kiln.dev has no kind ImageValidatingPolicy (use apiVersion: policies.kyverno.io/v1)",
+        ),
+        (
+            "api.kubemod.io/v1beta1",
+            "ModRules",
+            "p.yaml:2:7: api.kubemod.io has no kind ModRules (did you mean \"ModRule\"?)",
+        ),
+    ] {
+        assert_eq!(found(version, kind).as_deref(), Some(wanted));
+    }
+    // Others have a ClusterPolicy as well, and Kyverno has had kinds that are no policies.
+    for (version, kind) in [
+        ("kyverno.io/v1", "ClusterPolicy"),
+        ("kyverno.io/v2", "UpdateRequest"),
+        ("kyverno.io/v1alpha2", "AdmissionReport"),
+        ("kyverno.io/v1", "GenerateRequest"),
+        ("nvidia.com/v1", "ClusterPolicy"),
+        ("v1", "ConfigMap"),
+    ] {
+        assert_eq!(found(version, kind), None, "{kind}");
     }
 }

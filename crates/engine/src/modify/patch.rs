@@ -2,6 +2,7 @@
 
 use kiln_gotemplate::{ErrorKind as TemplateErrorKind, Field, Numbers, Rendering, Template};
 use kiln_jsonpath::{ErrorKind as PathErrorKind, Selection, fill_placeholders};
+use kiln_object::metadata::{self, LAST_APPLIED};
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_rules::{PatchAction, PatchItem};
 use kiln_value::{Map, Number, Str, Value, json};
@@ -13,10 +14,6 @@ use crate::mutate::size;
 use crate::output::effect::{Patch, PatchTarget};
 use crate::output::failure::{Failure, FailureKind};
 use crate::output::trace::{TraceAnswer, TraceStep};
-
-/// What kubectl last applied, as JSON.
-const LAST_APPLIED: [&str; 3] =
-    ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
 
 impl Modifying<'_> {
     /// What the items make of the object; `None` when nothing changes.
@@ -157,7 +154,7 @@ impl Modifying<'_> {
     ///
     /// KubeMod: what does not fit there leaves it as it is.
     fn update_last_applied(&self, patch: &JsonPatch, after: &mut Value) {
-        let Some(text) = after.str_at(LAST_APPLIED) else { return };
+        let Some(text) = metadata::annotation(after, LAST_APPLIED) else { return };
         let Ok(mut applied) = json::parse(text) else { return };
         if self.shared.counters.patched(size(&applied)).is_err()
             || patch.apply(&mut applied).is_err()
@@ -167,7 +164,7 @@ impl Modifying<'_> {
         if let Value::Map(map) = &mut applied {
             map.remove(references::FIELD);
         }
-        let _ = after.set(LAST_APPLIED, json::to_go_string(&applied));
+        let _ = after.set(["metadata", "annotations", LAST_APPLIED], json::to_go_string(&applied));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Objects that belong to an object, shown to rules below its root: its namespace, and the node of a Pod.
 
 use kiln_object::Gvk;
+use kiln_object::metadata::LAST_APPLIED;
 use kiln_value::{Map, Value};
 
 use crate::context::EvalShared;
@@ -10,8 +11,6 @@ use crate::output::failure::Failure;
 pub(super) const FIELD: &str = "syntheticRefs";
 /// KubeMod: the annotation that names the node of a Pod.
 const NODE: [&str; 3] = ["metadata", "annotations", "ref.kubemod.io/nodename"];
-const LAST_APPLIED: [&str; 3] =
-    ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
 
 /// What belongs to the object, as far as it can be read.
 pub(super) fn of(
@@ -26,7 +25,7 @@ pub(super) fn of(
         let object = shared.eval_env.view.get(&Gvk::new("v1", kind), None, name)?;
         Ok::<_, Failure>(object.map(|mut object| {
             object.remove(["metadata", "managedFields"]);
-            object.remove(LAST_APPLIED);
+            object.remove(["metadata", "annotations", LAST_APPLIED]);
             object
         }))
     };

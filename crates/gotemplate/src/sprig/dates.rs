@@ -57,8 +57,7 @@ const HTML: &str = "2006-01-02";
 const ZERO: i64 = -62_135_596_800;
 
 fn present(call: &Call<'_>) -> Result<Time> {
-    let refused =
-        || Refusal::Refused("there is no clock here".into(), "hand the time over as data");
+    let refused = || Refusal::Refused("there is no clock here".into(), "give the time as a value");
     let now = call.sources.now().ok_or_else(refused)?;
     let since = now.duration_since(UNIX_EPOCH).map_err(|_| refused())?;
     let seconds = i64::try_from(since.as_secs()).map_err(|_| refused())?;

@@ -32,7 +32,7 @@ fn bits(call: &Call<'_>) -> Result<u64> {
     call.sources.random().ok_or_else(|| {
         Refusal::Refused(
             "there is no randomness here".into(),
-            "the same input must give the same answer every time; hand the text over as data",
+            "the same input must give the same output every time: give the text as a value",
         )
     })
 }

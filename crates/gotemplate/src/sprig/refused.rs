@@ -34,7 +34,7 @@ type Result = std::result::Result<Dyn, Refusal>;
 fn keys(_: &Call<'_>, _: &[Dyn]) -> Result {
     Err(Refusal::Refused(
         "keys and certificates are not made while rendering".into(),
-        "make them once, outside, and hand them over as data",
+        "make them once, and give them as values",
     ))
 }
 
@@ -46,8 +46,5 @@ fn private_key(call: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 fn network(_: &Call<'_>, _: &[Dyn]) -> Result {
-    Err(Refusal::Refused(
-        "templates do not use the network".into(),
-        "hand the address over as data",
-    ))
+    Err(Refusal::Refused("templates do not use the network".into(), "give the address as a value"))
 }

@@ -103,7 +103,7 @@ impl Chart {
     fn check(chart: &HelmChart, session: &Session<'_>) -> Result<()> {
         if session.options.helm.is_none() {
             return Err(Error::new("must specify --enable-helm")
-                .hint("build with --enable-helm to let helm render charts"));
+                .hint("build with --enable-helm, which renders charts without helm"));
         }
         if chart.name.is_empty() {
             return Err(Error::new("chart name cannot be empty"));

@@ -6,10 +6,10 @@ use kiln_value::{Map, Value};
 
 use super::StrategicProblem;
 
-pub(super) const PATCH: &str = "$patch";
-const RETAIN_KEYS: &str = "$retainKeys";
-const SET_ELEMENT_ORDER: &str = "$setElementOrder";
-const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList";
+pub(crate) const PATCH: &str = "$patch";
+pub(crate) const RETAIN_KEYS: &str = "$retainKeys";
+pub(crate) const SET_ELEMENT_ORDER: &str = "$setElementOrder";
+pub(crate) const DELETE_FROM_PRIMITIVE_LIST: &str = "$deleteFromPrimitiveList";
 
 /// What `$patch` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,7 +30,7 @@
 //! ```
 
 mod ambiguous_keys;
-mod directive;
+pub(crate) mod directive;
 mod element;
 mod error;
 mod merge;

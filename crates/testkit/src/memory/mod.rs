@@ -188,7 +188,7 @@ impl Memory {
     pub fn get(&self, id: &ObjectId) -> Result<Value, ApiError> {
         let kind = self.known(&id.gvk)?;
         self.stored(&kind, &id.namespace, &id.name)
-            .map(|object| in_version(object, &id.gvk))
+            .map(|object| id.gvk.in_version(object))
             .ok_or_else(|| not_found(id))
     }
 
@@ -231,7 +231,7 @@ impl Memory {
                     Some(format!("{}/{}", text(metadata::namespace), text(metadata::name)));
                 break;
             }
-            listing.objects.push(in_version(object, gvk));
+            listing.objects.push(gvk.in_version(object));
         }
         Ok(listing)
     }
@@ -252,7 +252,7 @@ impl Memory {
             ApiError::new(Reason::Gone, format!("too old resource version: {after}"))
         })?;
         Ok(events
-            .map(|event| WatchEvent { object: in_version(&event.object, gvk), ..event.clone() })
+            .map(|event| WatchEvent { object: gvk.in_version(&event.object), ..event.clone() })
             .collect())
     }
 
@@ -305,16 +305,4 @@ impl Memory {
 
 fn not_found(id: &ObjectId) -> ApiError {
     ApiError::new(Reason::NotFound, format!("{id} not found"))
-}
-
-/// An object in the version it was asked for. Versions differ in nothing but their name here.
-fn in_version(object: &Value, gvk: &Gvk) -> Value {
-    let wanted = gvk.api_version();
-    let mut object = object.clone();
-    if object.get("apiVersion").and_then(Value::as_str) != Some(wanted.as_str())
-        && let Some(map) = object.as_map_mut()
-    {
-        map.insert("apiVersion", wanted);
-    }
-    object
 }

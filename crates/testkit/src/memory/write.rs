@@ -8,7 +8,7 @@ use kiln_patch::{
 use kiln_text::time::Time;
 use kiln_value::{Map, Str, Value};
 
-use super::{Memory, Table, in_version, not_found, validate};
+use super::{Memory, Table, not_found, validate};
 
 impl Memory {
     /// Stores a new object.
@@ -55,7 +55,7 @@ impl Memory {
         }
         self.complete(&gvk, &mut object, None)?;
         if dry_run {
-            return Ok(in_version(&object, &gvk));
+            return Ok(gvk.in_version(&object));
         }
         self.made += 1;
         Ok(self.put(&id, object))

@@ -3,22 +3,62 @@
 use std::io::Write as _;
 
 use kiln_diagnostic::Diagnostic;
+use kiln_dialects::{Host, NotRun, compile_for, not_run_in_words};
+use kiln_object::Kinds;
 use kiln_object::identity::describe;
+use kiln_object::metadata::LAST_APPLIED;
 use kiln_object::policy_kinds::{OWN_VERSION, POLICY_KINDS, PolicyFamily, PolicyRole};
 use kiln_runtime::Reader;
 use kiln_value::{Map, Value};
-use kiln_yaml::emit_documents;
+use kiln_yaml::{Document, ReadOptions, emit_documents};
 
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::ui::Ui;
 
 /// What kubectl and the engine write into annotations: it is about the stored object.
-const OF_THE_OBJECT: [&str; 2] =
-    ["kubectl.kubernetes.io/last-applied-configuration", "kiln.dev/author"];
+const OF_THE_OBJECT: [&str; 2] = [LAST_APPLIED, "kiln.dev/author"];
+
+/// A policy of a kind that Kyverno has deprecated.
+pub(super) struct DeprecatedPolicy {
+    object: Value,
+    /// What of it Kiln does not run: it would have no effect in Kiln's own group.
+    not_run: Vec<NotRun>,
+}
+
+impl DeprecatedPolicy {
+    fn of(object: Value, kinds: &Kinds) -> Self {
+        let document = Document::from_value("policy", object.clone(), ReadOptions::kubernetes());
+        let not_run = compile_for(Host::Cluster, [&document], kinds).not_run;
+        DeprecatedPolicy { object, not_run }
+    }
+
+    /// The policy for Kiln's own group, without the rules that are not run; none if it has no others.
+    fn moved(&self) -> Option<Value> {
+        let mut policy = moved(&self.object);
+        if self.not_run.is_empty() {
+            return Some(policy);
+        }
+        let not_run: Vec<&str> = self.not_run.iter().filter_map(|it| it.rule.as_deref()).collect();
+        let rules = policy.get_mut("spec")?.get_mut("rules")?.as_list_mut()?;
+        rules.retain(|rule| rule.str_at(["name"]).is_none_or(|name| !not_run.contains(&name)));
+        (!rules.is_empty()).then_some(policy)
+    }
+
+    /// Says what stays, and what to do about it.
+    fn stays(&self) -> Option<Diagnostic> {
+        let words = not_run_in_words(&self.not_run)?;
+        let name = describe(&self.object);
+        Some(match self.moved() {
+            None => Diagnostic::warning(format!("{name} is not moved: Kiln does not run {words}"))
+                .hint("do not delete it: Kyverno runs it"),
+            Some(_) => Diagnostic::warning(format!("{name} is moved without {words}"))
+                .hint("keep these rules in kyverno.io, and delete the others there"),
+        })
+    }
+}
 
 /// What is stored of the kinds that Kyverno has deprecated: those of `kyverno.io`, from ClusterPolicy to PolicyException.
-/// Policies that only verify images are not among them: Kiln does not run them, so they stay with Kyverno.
-pub(super) fn stored(reader: &Reader) -> Result<Vec<Value>, Failure> {
+pub(super) fn stored(reader: &Reader) -> Result<Vec<DeprecatedPolicy>, Failure> {
     let rows = POLICY_KINDS.iter().filter(|row| {
         row.own && row.family == PolicyFamily::Rules && row.role != PolicyRole::Request
     });
@@ -26,56 +66,22 @@ pub(super) fn stored(reader: &Reader) -> Result<Vec<Value>, Failure> {
     for row in rows {
         let served = reader.kinds().preferred(row.kyverno_group(), row.kind);
         if let Some(kind) = served {
-            found.extend(super::all(reader, &kind.gvk())?);
+            let objects = super::all(reader, &kind.gvk())?.into_iter();
+            found.extend(objects.map(|object| DeprecatedPolicy::of(object, reader.kinds())));
         }
     }
-    found.retain(|policy| image_rules(policy) != ImageRules::All);
     Ok(found)
-}
-
-/// Which rules of a policy verify images.
-#[derive(Debug, PartialEq, Eq)]
-enum ImageRules {
-    None,
-    /// These, by name.
-    Some(Vec<String>),
-    All,
-}
-
-fn image_rules(policy: &Value) -> ImageRules {
-    let rules = policy.get_path(["spec", "rules"]).and_then(Value::as_list);
-    let rules: Vec<&Value> = rules.into_iter().flat_map(|rules| rules.iter()).collect();
-    let verifies =
-        |rule: &&&Value| rule.get("verifyImages").is_some_and(|images| !images.is_null());
-    let found: Vec<String> = rules
-        .iter()
-        .filter(verifies)
-        .map(|rule| rule.str_at(["name"]).unwrap_or_default().to_owned())
-        .collect();
-    match found.len() {
-        0 => ImageRules::None,
-        all if all == rules.len() => ImageRules::All,
-        _ => ImageRules::Some(found),
-    }
 }
 
 /// Prints policies as they are to be stored in Kiln's own group.
 pub(super) fn print(ui: &Ui, reader: &Reader) -> CommandResult {
     let stored = stored(reader)?;
     for policy in &stored {
-        if let ImageRules::Some(rules) = image_rules(policy) {
-            let message = format!(
-                "{}: {} {} images, which Kiln does not run",
-                describe(policy),
-                rules.join(", "),
-                if rules.len() == 1 { "verifies" } else { "verify" }
-            );
-            let hint =
-                "keep a policy with these rules in kyverno.io, and take them out of the moved one";
-            ui.problem(&Diagnostic::warning(message).hint(hint));
+        if let Some(stays) = policy.stays() {
+            ui.problem(&stays);
         }
     }
-    let moved: Vec<Value> = stored.iter().map(moved).collect();
+    let moved: Vec<Value> = stored.iter().filter_map(DeprecatedPolicy::moved).collect();
     let mut out = ui.stdout();
     out.write_all(emit_documents(&moved).as_bytes())?;
     out.flush()?;
@@ -97,9 +103,10 @@ pub(super) fn words(moves: &[String]) -> Option<String> {
     ))
 }
 
-/// What the policies are called.
-pub(super) fn names(policies: &[Value]) -> Vec<String> {
-    policies.iter().map(describe).collect()
+/// What the policies are called that can be moved.
+pub(super) fn names(policies: &[DeprecatedPolicy]) -> Vec<String> {
+    let movable = policies.iter().filter(|policy| policy.moved().is_some());
+    movable.map(|policy| describe(&policy.object)).collect()
 }
 
 fn moved(policy: &Value) -> Value {
@@ -150,14 +157,45 @@ mod tests {
     }
 
     #[test]
-    fn rules_about_images_stay_with_kyverno() {
-        let rule = |name: &str, key: &str| value!({"name": name, key: [{"a": "b"}]});
-        let policy = |rules: Vec<Value>| value!({"spec": {"rules": rules}});
-        assert_eq!(image_rules(&policy(vec![rule("a", "validate")])), ImageRules::None);
-        assert_eq!(image_rules(&policy(vec![rule("a", "verifyImages")])), ImageRules::All);
-        let mixed = policy(vec![rule("a", "verifyImages"), rule("b", "validate")]);
-        assert_eq!(image_rules(&mixed), ImageRules::Some(vec!["a".to_owned()]));
-        assert_eq!(image_rules(&value!({"spec": {"schedule": "* * * * *"}})), ImageRules::None);
+    fn rules_that_are_not_run_stay_with_kyverno() {
+        let rule = |name: &str, body: (&str, Value)| {
+            let mut rule =
+                value!({"name": (name), "match": {"any": [{"resources": {"kinds": ["Pod"]}}]}});
+            rule.set([body.0], body.1).unwrap();
+            rule
+        };
+        let images = rule(
+            "images",
+            (
+                "verifyImages",
+                value!([{"imageReferences": ["*"], "attestors": [{"entries": [{"keys": {"publicKeys": "k"}}]}]}]),
+            ),
+        );
+        let labels = rule(
+            "labels",
+            ("mutate", value!({"patchStrategicMerge": {"metadata": {"labels": {"a": "b"}}}})),
+        );
+        let policy = |rules: Vec<Value>| {
+            let object = value!({"apiVersion": "kyverno.io/v1", "kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"rules": (rules)}});
+            DeprecatedPolicy::of(object, &Kinds::builtin())
+        };
+        let whole = policy(vec![labels.clone()]);
+        assert!(whole.moved().is_some() && whole.stays().is_none());
+        let mixed = policy(vec![images.clone(), labels.clone()]);
+        assert_eq!(
+            mixed.moved().unwrap().get_path(["spec", "rules"]),
+            Some(&Value::from(vec![labels]))
+        );
+        let said = mixed.stays().unwrap().to_string();
+        assert!(said.contains("is moved without rule images (verifyImages)"), "{said}");
+        let only = policy(vec![images]);
+        assert!(only.moved().is_none());
+        let said = only.stays().unwrap().to_string();
+        assert!(
+            said.contains("is not moved: Kiln does not run rule images (verifyImages)"),
+            "{said}"
+        );
+        assert_eq!(names(&[only, whole, mixed]).len(), 2);
     }
 
     #[test]

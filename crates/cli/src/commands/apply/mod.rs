@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_chart::NoLookup;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, is_exception, is_policy};
+use kiln_dialects::{Compiled, Host, is_exception};
 use kiln_engine::{HostAllowlist, Limits};
 use kiln_offline::{Change, Given, Job, Report, UserFile, Values, remark_kind, run as run_offline};
 use kiln_rules::Payload;
@@ -26,7 +26,7 @@ use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::kustomization::built_documents;
 use crate::policy_files::{
-    POLICY_KINDS_HINT, compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set,
+    compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, require_policy, rule_set,
 };
 use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
@@ -326,11 +326,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let mut others = read_all(&separated(&args.target_resource), global)?;
     others.extend(read_all(&separated(&args.parameter_resource), global)?);
     let definitions = read_all(&separated(&args.crd_paths), global)?;
-    if !rules.iter().any(is_policy) {
-        return Err(Diagnostic::error(format!("there is no policy in {}", args.rules.join(", ")))
-            .hint(POLICY_KINDS_HINT)
-            .into());
-    }
+    require_policy(&rules, &args.rules.join(", "))?;
     rules.extend(exceptions(args, global, &mut resources)?);
     if resources.is_empty() && payloads.is_empty() {
         let places = args.resource.iter().map(String::as_str).chain(kustomize);

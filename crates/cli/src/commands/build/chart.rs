@@ -104,8 +104,10 @@ pub(super) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     if seeded.is_some_and(|seeded| seeded.was_used()) {
         ui.problem(
-            &Diagnostic::warning("random values follow from the seed: who knows it knows them")
-                .hint("give passwords and keys as values"),
+            &Diagnostic::warning(
+                "random values follow from the seed: every user who knows it knows them",
+            )
+            .hint("give passwords and keys as values"),
         );
     }
     let text = rendered.text();
@@ -150,7 +152,11 @@ fn options(args: &Args) -> Result<Options, Diagnostic> {
 fn load(args: &Args, global: &Global, options: &Options) -> Result<Chart, Diagnostic> {
     if Path::new(&args.directory).is_file() {
         let package = input::read(&args.directory, global.max_input_size)?;
-        return Ok(Chart::load_package(&package.bytes, options)?);
+        return Chart::load_package(&package.bytes, options).map_err(|error| {
+            let mut problem = Diagnostic::from(error);
+            problem.message = format!("{}: {}", package.name, problem.message);
+            problem
+        });
     }
     let path = super::real(&args.directory);
     let within = match args.how.load_restrictor {

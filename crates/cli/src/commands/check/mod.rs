@@ -5,14 +5,15 @@ mod tree;
 use std::io::{self, Write};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, NotRun, is_policy, rule_cycles};
+use kiln_dialects::{Compiled, Host, NotRun, is_policy, misplaced_kind, rule_cycles};
+use kiln_yaml::Document;
 use serde_json::json;
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::file_watch;
 use crate::findings::{self, Finding, Level};
-use crate::policy_files::{POLICY_KINDS_HINT, compile_rules, is_clean};
+use crate::policy_files::{compile_rules, is_clean, require_policy};
 use crate::ui::{Ui, counted};
 use tree::Tree;
 
@@ -59,7 +60,10 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for problem in &tree.problems {
         ui.problem(problem);
     }
-    if !tree.documents.iter().any(is_policy) {
+    // One of a kind that does not exist is an error, as if it were compiled.
+    let is_checked =
+        |document: &Document| is_policy(document) || misplaced_kind(document).is_some();
+    if !tree.documents.iter().any(is_checked) {
         if !tree.problems.is_empty() {
             if findings::FORMS.contains(&ui.format()) {
                 show_findings(ui, &tree, &Compiled::default())?;
@@ -70,9 +74,7 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             show(ui, &tree, &Compiled::default())?;
             return Ok(CommandOutcome::Done);
         }
-        return Err(Diagnostic::error("there is no policy in these files")
-            .hint(POLICY_KINDS_HINT)
-            .into());
+        require_policy(&tree.documents, "these files")?;
     }
     let mut compiled = compile_rules(ui, Host::Files, &tree.documents, &[], &tree.kinds);
     let rules = compiled.policies.iter().flat_map(|policy| &policy.rules).map(AsRef::as_ref);

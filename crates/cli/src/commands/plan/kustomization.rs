@@ -9,12 +9,12 @@ use kiln_dialects::{Host, is_exception, is_policy};
 use kiln_engine::{Event, HostAllowlist, Limits, User};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_offline::{Change, Job, Values, run as run_offline};
-use kiln_patch::{MergeRules, StrategicRules, diff, merge_patch, strategic_merge};
+use kiln_patch::{client_side_apply, diff};
 use kiln_rules::RuleId;
 use kiln_runtime::{Denied, DryRunResult, Planned, Reader};
 use kiln_schema::{Schema, Version};
 use kiln_services::Services;
-use kiln_value::{KeyTable, Value, json};
+use kiln_value::{Value, json};
 use kiln_yaml::Document;
 
 use super::Plan;
@@ -28,9 +28,7 @@ use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
-/// Where kubectl keeps what it applied last.
-const LAST_APPLIED: [&str; 3] =
-    ["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"];
+const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 
 /// Which kustomization is planned, and how it is built.
 #[derive(Debug, clap::Args)]
@@ -73,13 +71,16 @@ impl AdmissionLog {
         let simulated = admission.simulate(&event);
         if let Ok(id) = ObjectId::of(object) {
             let entry = LogEntry {
-                rules: simulated.rules,
+                rules: match &simulated.refused {
+                    Some(refused) => refused.rules.clone(),
+                    None => simulated.rules,
+                },
                 fields: changed_fields(object, &simulated.object),
             };
             self.entries.borrow_mut().insert(id, entry);
         }
         match simulated.refused {
-            Some((_, why)) => Err(why),
+            Some(refused) => Err(refused.why),
             None => {
                 admission.applied(&simulated.object);
                 Ok(simulated.object)
@@ -87,7 +88,7 @@ impl AdmissionLog {
         }
     }
 
-    /// Names the rules in what a dry run showed; the fields that they set, by object.
+    /// Names the rules that change and deny objects in the result of a dry run; the fields that they set, by object.
     pub(super) fn name_rules(self, result: &mut DryRunResult) -> Vec<(ObjectId, Vec<String>)> {
         let entries = self.entries.into_inner();
         for planned in &mut result.changes {
@@ -127,13 +128,13 @@ pub(super) fn to_apply(
                 .hint("a plan needs permission to read the objects of the kustomization")
         })?;
         if let Some(live) = live {
-            *object = applied_to(live, object);
+            *object = applied_to(&live, object);
         }
     }
     Ok(objects)
 }
 
-/// Policies of a kustomization are not played: which act, RULES say.
+/// Leaves out the policies of a kustomization: which ones act, RULES say.
 fn without_policies(ui: &Ui, built: Vec<Document>) -> Vec<Document> {
     let (rules, others): (Vec<_>, Vec<_>) =
         built.into_iter().partition(|document| is_policy(document) || is_exception(document));
@@ -156,54 +157,17 @@ fn set_namespace(object: &mut Value, kinds: &Kinds, namespace: &str) {
     }
 }
 
-/// What kubectl makes of a live object when it applies this one: fields that it applied before and that are gone are
-/// removed, the others are merged.
-fn applied_to(live: Value, object: &Value) -> Value {
-    let mut merged = live;
-    let last = merged.str_at(LAST_APPLIED).map(|text| text.as_bytes().to_vec());
-    if let Some(last) = last
-        && let Ok(last) = json::parse_bytes(&last, &mut KeyTable::new())
-    {
-        remove_gone(&mut merged, &last, object);
+/// What kubectl makes of a live object when it applies this one. Its own annotation stays as it is: what it holds then
+/// is what is applied, in other words.
+fn applied_to(live: &Value, object: &Value) -> Value {
+    let last = metadata::annotation(live, metadata::LAST_APPLIED);
+    let last = last.and_then(|text| json::parse(text).ok());
+    let mut now = object.clone();
+    if last.is_some() && now.get_path(ANNOTATIONS).is_none() {
+        // kubectl adds its annotation to what it applies, so that it never removes all annotations.
+        let _ = now.set(ANNOTATIONS, Value::map());
     }
-    let schema = Schema::builtin(Version::V1_36);
-    let is_builtin = schema.root_of(object).is_some();
-    if !is_builtin
-        || strategic_merge(&mut merged, object, &schema, &StrategicRules::kubernetes()).is_err()
-    {
-        // kubectl: custom resources are merged map by map.
-        merge_patch(&mut merged, object, MergeRules::kubernetes());
-    }
-    merged
-}
-
-/// Removes what was applied before and is not any longer.
-fn remove_gone(live: &mut Value, last: &Value, now: &Value) {
-    match (live, last, now) {
-        (Value::Map(live), Value::Map(last), Value::Map(now)) => {
-            for (key, last) in last.iter() {
-                match now.get(key) {
-                    None => drop(live.remove(key)),
-                    Some(now) => {
-                        if let Some(live) = live.get_mut(key) {
-                            remove_gone(live, last, now);
-                        }
-                    }
-                }
-            }
-        }
-        (Value::List(live), Value::List(last), Value::List(now)) => {
-            let name = |element: &Value| element.str_at(["name"]).map(str::to_owned);
-            let named = |list: &kiln_value::List| -> BTreeSet<String> {
-                list.iter().filter_map(name).collect()
-            };
-            let (old, new) = (named(last), named(now));
-            live.make_mut().retain(|element| {
-                name(element).is_none_or(|name| !old.contains(&name) || new.contains(&name))
-            });
-        }
-        _ => {}
-    }
+    client_side_apply(live, last.as_ref(), &now, &Schema::builtin(Version::V1_36))
 }
 
 /// The fields in which two objects differ, as paths.
@@ -236,7 +200,7 @@ struct PredictedObject {
     fields: Vec<String>,
 }
 
-/// How a kustomization and policies differ from another revision of them. Whether there are errors among the policies.
+/// How a kustomization and policies differ from another revision of them.
 pub(super) fn against_revision(
     ui: &Ui,
     global: &Global,
@@ -244,10 +208,14 @@ pub(super) fn against_revision(
     services: &HostAllowlist,
     kustomization: &KustomizationArgs,
     base: &str,
-) -> Result<(Plan, bool), Failure> {
+) -> Result<Plan, Failure> {
     let directory = kustomization.kustomize.as_deref().unwrap_or(".");
     let revision = Revision::check_out(directory, base)?;
     let now = predict(ui, global, directory, rules, services, kustomization)?;
+    if now.has_errors {
+        // Without the policies that have errors, the plan would delete what they generate.
+        return Err(Diagnostic::error("there is no plan for policies with errors").into());
+    }
     let place = revision.path(directory).filter(|place| place.is_dir());
     let before = match place {
         // A kustomization that is new there has nothing before.
@@ -266,8 +234,7 @@ pub(super) fn against_revision(
                 .map_err(|failure| at_revision(failure, base))?
         }
     };
-    let has_errors = now.has_errors;
-    Ok((compared(before, now), has_errors))
+    Ok(compared(before, now))
 }
 
 fn at_revision(failure: Failure, base: &str) -> Failure {
@@ -418,7 +385,7 @@ mod tests {
             "data": {"a": "3"},
             "spec": {"containers": [{"name": "x", "image": "j"}]},
         });
-        let merged = applied_to(live, &object);
+        let merged = applied_to(&live, &object);
         assert_eq!(merged.get("data"), Some(&value!({"a": "3", "c": "of the server"})));
         let containers = merged.get_path(["spec", "containers"]).unwrap().as_list().unwrap();
         let names: Vec<_> = containers.iter().filter_map(|it| it.str_at(["name"])).collect();

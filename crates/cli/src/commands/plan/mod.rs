@@ -26,7 +26,7 @@ use crate::cluster::chart_lookup::ChartLookup;
 use crate::cluster::connection::{Connection, around, stored_exceptions, stored_rules};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::kustomization::built_documents;
-use crate::policy_files::{compile_rules, more_kinds, read_all, rule_set};
+use crate::policy_files::{compile_rules, more_kinds, read_all, require_policy, rule_set};
 use crate::ui::Ui;
 use cleanup::NextRun;
 pub(super) use kustomization::KustomizationArgs;
@@ -124,9 +124,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     if let Some(base) = &args.base {
         ui.has_formats_of("plan")?;
         let kustomization = &args.kustomization;
-        let (plan, has_errors) =
-            against_revision(ui, global, &args.rules, &services, kustomization, base)?;
-        return finish(ui, plan, &args.how.plan, has_errors);
+        let plan = against_revision(ui, global, &args.rules, &services, kustomization, base)?;
+        return finish(ui, plan, &args.how.plan, false);
     }
     let task = PlanTask {
         rules: &args.rules,
@@ -157,8 +156,8 @@ pub(super) fn plan(
     let PlanTask { rules, all, services, kustomization } = *task;
     ui.has_formats_of("plan")?;
     let documents = read_all(rules, global)?;
-    if !rules.is_empty() && !documents.iter().any(is_policy) {
-        return Err(Diagnostic::error(format!("there is no policy in {}", rules.join(", "))).into());
+    if !rules.is_empty() {
+        require_policy(&documents, &rules.join(", "))?;
     }
     let reader = args.connection.reader().map_err(|problem| match kustomization {
         Some(_) => problem.hint("--base compares with a revision of the repository instead"),
@@ -197,7 +196,7 @@ pub(super) fn plan(
     let log = AdmissionLog::default();
     let user = if built.is_empty() { None } else { reader.user() };
     let objects = to_apply(ui, &reader, &kinds, built)?;
-    let play = PlanInput {
+    let input = PlanInput {
         kinds: &kinds,
         policies,
         exceptions: compiled.exceptions.clone(),
@@ -210,7 +209,7 @@ pub(super) fn plan(
             admit: &|old, object| log.admit(&admission, user.as_ref(), old, &object),
         },
     };
-    let mut now = kiln_runtime::plan(&reader, play);
+    let mut now = kiln_runtime::plan(&reader, input);
     let set_by_rules = log.name_rules(&mut now);
     now.undone.splice(0..0, refused.into_iter().map(|(_, undone)| undone));
     let waits = |rule: &kiln_rules::Rule| {

@@ -67,7 +67,7 @@ fn of(
     let SimulatedWrite { object: after, rules, refused } = simulated;
     // What rules make has to be something that the server stores.
     let refused = match refused {
-        Some((_, why)) => Some(why),
+        Some(refused) => Some(refused.why),
         None => {
             let why = admission.reader.refuses(&after);
             why.map(|why| {

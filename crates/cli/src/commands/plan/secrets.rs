@@ -1,16 +1,14 @@
 //! What Secrets hold is not shown, in whatever form a plan is printed; that it changes is.
 
 use kiln_object::ObjectId;
+use kiln_object::metadata::LAST_APPLIED;
 use kiln_value::Value;
 
 use super::Plan;
 
 /// The parts of a Secret that hold its values. kubectl keeps a copy of all in an annotation.
-const PARTS: [&[&str]; 3] = [
-    &["data"],
-    &["stringData"],
-    &["metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration"],
-];
+const PARTS: [&[&str]; 3] =
+    [&["data"], &["stringData"], &["metadata", "annotations", LAST_APPLIED]];
 
 /// Hides the values of all Secrets in a plan.
 pub(super) fn hide(plan: &mut Plan) {

@@ -49,7 +49,7 @@ impl Chart {
         if seeded.is_some_and(|seeded| seeded.was_used()) {
             session.warn(
                 Diagnostic::warning(format!(
-                    "random values of chart {} follow from the seed: who knows it knows them",
+                    "random values of chart {} follow from the seed: every user who knows it knows them",
                     self.chart.name
                 ))
                 .hint("give passwords and keys as values"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::support::{Kyverno, World, config_map, id, namespace};
 use kiln_cluster::{ApiError, Call, Reply};
-use kiln_controller::dry_run::{Admit, Applied, ClusterReader, DryRun, DryRunResult, rehearse};
+use kiln_controller::dry_run::{self, Admit, Applied, ClusterReader, DryRun, DryRunResult};
 use kiln_engine::{
     CachedGlobal, ExternalData, ExternalDataError, Globals, ServiceAnswer, ServiceRequest,
 };
@@ -63,7 +63,7 @@ impl ClusterReader for Seen<'_> {
     }
 
     fn dry_run(&self, call: &Call) -> Option<Result<Value, ApiError>> {
-        assert!(!call.changes(), "a rehearsal writes: {call:?}");
+        assert!(!call.changes(), "a dry run writes: {call:?}");
         let mut world = self.0.borrow_mut();
         let user = world.user.clone();
         match world.memory.call(&user, call) {
@@ -74,11 +74,11 @@ impl ClusterReader for Seen<'_> {
     }
 }
 
-fn rehearsed(world: &mut World, policies: &[&str]) -> DryRunResult {
+fn planned(world: &mut World, policies: &[&str]) -> DryRunResult {
     admitted(world, policies, false, &|_, object| Ok(object))
 }
 
-/// A rehearsal where writes pass rules at admission.
+/// A dry run where writes pass rules at admission.
 fn admitted(world: &mut World, policies: &[&str], all: bool, admit: &Admit<'_>) -> DryRunResult {
     let policies = policies.iter().map(|text| {
         let read = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes()).unwrap();
@@ -97,8 +97,8 @@ fn admitted(world: &mut World, policies: &[&str], all: bool, admit: &Admit<'_>) 
         }
         Ok(policy)
     };
-    let rehearsal = DryRun {
-        audience: &seen,
+    let input = DryRun {
+        cluster: &seen,
         kinds: &kinds,
         settings: &settings,
         policies,
@@ -110,20 +110,20 @@ fn admitted(world: &mut World, policies: &[&str], all: bool, admit: &Admit<'_>) 
         admit,
         applied: Applied::nothing(),
     };
-    let rehearsed = rehearse(rehearsal, now);
+    let result = dry_run::run(input, now);
     let world = seen.0.into_inner();
     assert_eq!(world.memory.revision(), revision, "the cluster is another one");
-    rehearsed
+    result
 }
 
-/// The global context of every rehearsal.
+/// The global context of every dry run.
 fn globals() -> Globals {
     let mut globals = Globals::default();
     globals.insert("regions".into(), CachedGlobal::of(value!(["north", "south"]), &[]));
     globals
 }
 
-/// A service that is asked in every rehearsal.
+/// A service that is asked in every dry run.
 struct Prices;
 
 impl ExternalData for Prices {
@@ -146,14 +146,14 @@ fn rules_have_the_global_context_and_services() {
     );
     let mut world = world();
     world.settings.services = true;
-    let plan = rehearsed(&mut world, &[&informed]);
+    let plan = planned(&mut world, &[&informed]);
     assert_eq!(plan.undone, []);
     let made = plan.changes.first().and_then(|planned| planned.after.as_ref());
     assert_eq!(made.and_then(|made| made.str_at(["data", "mode"])), Some("south 7"));
 }
 
-fn summary(rehearsed: &DryRunResult) -> Vec<String> {
-    let changes = rehearsed.changes.iter();
+fn summary(result: &DryRunResult) -> Vec<String> {
+    let changes = result.changes.iter();
     let lines = changes.map(|planned| format!("{} {}", planned.action(), planned.target));
     lines.collect()
 }
@@ -169,7 +169,7 @@ fn world() -> World {
 #[test]
 fn new_policies_would_create_what_they_want_for_what_is_there() {
     let mut world = world();
-    let plan = rehearsed(&mut world, &[&policy(true, "quiet")]);
+    let plan = planned(&mut world, &[&policy(true, "quiet")]);
     assert_eq!(
         summary(&plan),
         ["create v1/ConfigMap/team-a/settings", "create v1/ConfigMap/team-b/settings"]
@@ -184,7 +184,7 @@ fn new_policies_would_create_what_they_want_for_what_is_there() {
 #[test]
 fn rules_for_new_objects_wait_for_them_unless_they_are_let() {
     let mut world = world();
-    assert_eq!(summary(&rehearsed(&mut world, &[&policy(false, "quiet")])), [""; 0]);
+    assert_eq!(summary(&planned(&mut world, &[&policy(false, "quiet")])), [""; 0]);
     let plan = admitted(&mut world, &[&policy(false, "quiet")], true, &|_, object| Ok(object));
     assert_eq!(plan.changes.len(), 2);
 }
@@ -195,11 +195,11 @@ fn what_is_in_step_stays_and_what_differs_is_changed_or_deleted() {
     world.apply(&policy(true, "quiet"));
     world.seconds(2);
     assert!(world.has(&id("ConfigMap", "team-b", "settings")), "{}", world.explain());
-    assert_eq!(rehearsed(&mut world, &[&policy(true, "quiet")]), DryRunResult::default());
+    assert_eq!(planned(&mut world, &[&policy(true, "quiet")]), DryRunResult::default());
     // The policies of the cluster themselves.
-    assert_eq!(rehearsed(&mut world, &[]), DryRunResult::default());
+    assert_eq!(planned(&mut world, &[]), DryRunResult::default());
 
-    let plan = rehearsed(&mut world, &[&policy(true, "loud")]);
+    let plan = planned(&mut world, &[&policy(true, "loud")]);
     assert_eq!(
         summary(&plan),
         ["change v1/ConfigMap/team-a/settings", "change v1/ConfigMap/team-b/settings"]
@@ -215,24 +215,24 @@ fn what_is_in_step_stays_and_what_differs_is_changed_or_deleted() {
 
     // A rule that makes nothing of the one namespace any more.
     let fewer = policy(true, "quiet").replace("team-*", "team-a");
-    assert_eq!(summary(&rehearsed(&mut world, &[&fewer])), ["delete v1/ConfigMap/team-b/settings"]);
+    assert_eq!(summary(&planned(&mut world, &[&fewer])), ["delete v1/ConfigMap/team-b/settings"]);
     // Another user changed what a rule made.
     world.controller.configure(|settings| settings.workers = 0);
     world.edit(&id("ConfigMap", "team-a", "settings"), &["data", "mode"], "mine");
-    assert_eq!(summary(&rehearsed(&mut world, &[])), ["change v1/ConfigMap/team-a/settings"]);
+    assert_eq!(summary(&planned(&mut world, &[])), ["change v1/ConfigMap/team-a/settings"]);
     // Other policies do not act beside the ones that are given, and what they made stays.
-    assert_eq!(rehearsed(&mut world, &[COPIES]).changes, []);
+    assert_eq!(planned(&mut world, &[COPIES]).changes, []);
 }
 
 #[test]
 fn what_cannot_be_done_is_told() {
     let mut world = world();
-    let plan = rehearsed(&mut world, &[COPIES]);
+    let plan = planned(&mut world, &[COPIES]);
     assert_eq!(plan.changes, []);
     let said: Vec<_> = plan.undone.iter().map(|undone| format!("{undone:?}")).collect();
     assert!(said.iter().any(|said| said.contains("absent")), "{said:?}");
     let broken = policy(true, "quiet").replace("kinds: [Namespace]", "kinds: 7");
-    let plan = rehearsed(&mut world, &[&broken]);
+    let plan = planned(&mut world, &[&broken]);
     assert_eq!((plan.changes.len(), plan.undone.len()), (0, 1), "{plan:?}");
 }
 
@@ -242,8 +242,8 @@ fn what_another_policy_keeps_stays_with_it() {
     world.apply(&policy(true, "quiet"));
     world.seconds(2);
     let second = |mode| policy(true, mode).replace("name: settings}", "name: second}");
-    assert_eq!(rehearsed(&mut world, &[&second("quiet")]), DryRunResult::default());
-    let plan = rehearsed(&mut world, &[&second("loud")]);
+    assert_eq!(planned(&mut world, &[&second("quiet")]), DryRunResult::default());
+    let plan = planned(&mut world, &[&second("loud")]);
     assert_eq!(summary(&plan), [""; 0]);
     let why = "it is also generated by policy settings, rule make, with other content, and stays as it is";
     let said: Vec<_> = plan.undone.iter().map(|undone| undone.why.as_str()).collect();
@@ -262,7 +262,7 @@ fn what_another_policy_keeps_stays_with_it() {
     world.put(namespace("team-a", value!({})));
     world.apply(&policy(true, "quiet").replace("synchronize: true", "synchronize: false"));
     world.seconds(2);
-    let plan = rehearsed(&mut world, &[&second("loud")]);
+    let plan = planned(&mut world, &[&second("loud")]);
     assert_eq!(summary(&plan), ["change v1/ConfigMap/team-a/settings"]);
 }
 
@@ -304,7 +304,7 @@ fn what_admission_made_of_an_object_is_no_difference() {
     };
     let plan = admitted(&mut world, &[], false, &add);
     assert_eq!(only(plan), [""; 0]);
-    let plan = rehearsed(&mut world, &[]);
+    let plan = planned(&mut world, &[]);
     assert_eq!(only(plan), ["change v1/ConfigMap/team-a/settings"]);
 }
 
@@ -325,7 +325,7 @@ spec:
       targets: [{apiVersion: v1, kind: ConfigMap, name: settings, namespace: team-a}]
       patchStrategicMerge: {data: {mode: quiet}}
 "#;
-    let plan = rehearsed(&mut world, &[calm]);
+    let plan = planned(&mut world, &[calm]);
     assert_eq!(summary(&plan), ["change v1/ConfigMap/team-a/settings"]);
     let named: Vec<_> = plan.changes[0].rules.iter().map(ToString::to_string).collect();
     assert_eq!(named, ["kyverno:calm/quiet"]);
