@@ -1,6 +1,5 @@
 //! `kiln diff`
 
-use kiln_diagnostic::Diagnostic;
 use kiln_dialects::{Host, is_exception, is_policy};
 use kiln_equivalence::{Comparison, DifferenceKind, Evidence, PolicySide, compare};
 use kiln_object::Kinds;
@@ -11,7 +10,7 @@ use std::io::Write;
 use super::convert::{found_in_words, found_json};
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
-use crate::policy_files::{POLICY_KINDS_HINT, compile_rules, kinds_of, read_all};
+use crate::policy_files::{compile_rules, kinds_of, read_all, require_policy};
 use crate::ui::{Ui, counted};
 
 /// Compare two policies by running them
@@ -66,11 +65,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
 }
 
 fn side(ui: &Ui, path: &str, documents: &[Document], kinds: &Kinds) -> Result<PolicySide, Failure> {
-    if !documents.iter().any(is_policy) {
-        return Err(Diagnostic::error(format!("there is no policy in {path}"))
-            .hint(POLICY_KINDS_HINT)
-            .into());
-    }
+    require_policy(documents, path)?;
     let compiled = compile_rules(ui, Host::Files, documents, &[], kinds);
     if compiled.has_errors() {
         // What is wrong has been shown already.

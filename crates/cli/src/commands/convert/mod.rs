@@ -20,7 +20,7 @@ use crate::args::{Format, Global};
 use crate::cluster::connection::{Connection, stored_policies};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
-use crate::policy_files::{POLICY_KINDS_HINT, kinds_of, read_all};
+use crate::policy_files::{kinds_of, read_all, require_policy};
 use crate::ui::{Ui, counted};
 
 /// Convert policies to CEL policies, with evidence
@@ -118,6 +118,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         }
         false => {
             let documents = read_all(&args.files, global)?;
+            require_policy(&documents, "these files")?;
             let kinds = kinds_of(&documents)?;
             (documents, kinds)
         }
@@ -126,13 +127,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         documents.into_iter().partition(is_exception);
     let policies: Vec<Document> = documents.into_iter().filter(is_policy).collect();
     if policies.is_empty() {
-        if args.cluster {
-            ui.status("the cluster has no policy to convert");
-            return Ok(CommandOutcome::Done);
-        }
-        return Err(Diagnostic::error("there is no policy in these files")
-            .hint(POLICY_KINDS_HINT)
-            .into());
+        ui.status("the cluster has no policy to convert");
+        return Ok(CommandOutcome::Done);
     }
     let mut all = Vec::new();
     let mut problems = Vec::new();
