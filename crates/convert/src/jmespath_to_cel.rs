@@ -60,6 +60,10 @@ fn singular(list: &Cel) -> String {
     let word = match list {
         Cel::Select { field, .. } => Some(field.clone()),
         Cel::Name(name) => Some(name.clone()),
+        // What a map gives is called after its elements, not after the list that it began with.
+        Cel::Call { function, args, .. } if function == "map" => {
+            return args.last().map_or_else(|| "item".to_owned(), singular);
+        }
         Cel::Call { target: Some(target), .. } => return singular(target),
         Cel::Index { of, .. } => return singular(of),
         Cel::Binary(Operator::Plus, left, _) => return singular(left),

@@ -46,7 +46,7 @@ fn request<'r>(
 }
 
 fn allowing(list: &str) -> Services {
-    Services::new(HostAllowlist::read(list).unwrap()).within(Duration::from_millis(500), 1000)
+    Services::new(HostAllowlist::read(list).unwrap()).within(Duration::from_secs(3), 1000)
 }
 
 /// A text of 20,002 bytes in JSON, compressed by gzip to less than a hundred.

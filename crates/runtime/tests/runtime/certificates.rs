@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_certificates::{Certificates, Names, Pair};
 use kiln_runtime::Options;
@@ -154,7 +154,7 @@ async fn a_certificate_of_ones_own_that_ends_is_told_and_looked_at_in_peace() {
     let words = ["certificates: the serving certificate has expired", "kyverno-tls-pair"];
     assert!(words.iter().all(|words| told.contains(words)), "{told}");
     // Whatever else happens meanwhile, the two Secrets are read every two seconds at most.
-    let before = cluster.reads();
+    let (before, began) = (cluster.reads(), Instant::now());
     for _ in 0..50 {
         running.registry.send_modify(|registry| {
             let policies = registry.policies.clone();
@@ -163,7 +163,9 @@ async fn a_certificate_of_ones_own_that_ends_is_told_and_looked_at_in_peace() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let reads = cluster.reads() - before;
-    assert!((1..=8).contains(&reads), "{reads} reads in five seconds");
+    // On a busy machine the fifty changes take longer than five seconds.
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+    assert!((1..=seconds + 3).contains(&reads), "{reads} reads in {seconds} seconds");
     cluster.give(&own.pem(), &pair(&own, SERVICE, 3600));
     until("being ready again", || problems(&running).is_empty()).await;
 }
