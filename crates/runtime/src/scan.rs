@@ -31,7 +31,7 @@ use crate::calls::{carry_out, list_all};
 use crate::client::Client;
 use crate::events::{CheckedObject, Happened};
 use crate::kyverno_metrics::{self, ExecutionCause, RanFor};
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::policy_store::{News, Registry, follow};
 use crate::reporter::{FoundBy, ReportNews, ReportSwitches};
 use crate::serve::Machine;
@@ -106,7 +106,7 @@ fn scanned_policies(registry: &Registry, switches: &ReportSwitches) -> Vec<Arc<P
     registry.rules.policies().iter().filter_map(with_scanned).collect()
 }
 
-fn basis(options: &Options, registry: &Registry, kinds: &Kinds) -> Basis {
+fn basis(options: &RuntimeOptions, registry: &Registry, kinds: &Kinds) -> Basis {
     let life = |object: &Value| {
         let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
         format!("{} {}", metadata::uid(object).unwrap_or_default(), generation.unwrap_or_default())
@@ -157,7 +157,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
         .into_iter()
         .partition(|policy| policy.rules.iter().any(|rule| rule.program.changes_trigger()));
     let alone = |policy| RuleSet::new(vec![policy]).with_exceptions(exceptions.clone());
-    let scanner = Arc::new(Scanner {
+    let scanner = Arc::new(ObjectScanner {
         changing: changing.into_iter().map(alone).collect(),
         rules: RuleSet::new(checking).with_exceptions(exceptions.clone()),
         authors: registry.authors(settings.authors),
@@ -269,7 +269,7 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
 }
 
 /// What objects are checked with.
-struct Scanner {
+struct ObjectScanner {
     rules: RuleSet,
     /// Policies that change what is sent, each for itself: none sees what another would have changed.
     changing: Vec<RuleSet>,
@@ -281,7 +281,7 @@ struct Scanner {
     shared: AppState,
 }
 
-impl Scanner {
+impl ObjectScanner {
     /// Whether an object is kept from rules. Kyverno scans what its webhooks never see, unless told otherwise.
     fn filters_out(&self, id: &ObjectId) -> bool {
         self.settings.reporting.filtered

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_admission::{Request, ValidationResult};
+use kiln_admission::{ReviewRequest, ValidationResult};
 use kiln_engine::{EvalEnv, Globals, WithGlobals};
 use kiln_object::{Kinds, ObjectId, metadata};
 
@@ -80,7 +80,12 @@ impl Evaluator {
 }
 
 /// Evaluates the rules that the answer to a request does not wait for.
-pub(crate) fn after_answer(told: &Told, desk: Arc<AdmissionState>, path: String, request: Request) {
+pub(crate) fn after_answer(
+    told: &Told,
+    desk: Arc<AdmissionState>,
+    path: String,
+    request: ReviewRequest,
+) {
     let shared = told.shared.clone();
     let Ok(permit) = Arc::clone(&told.audits).try_acquire_owned() else {
         shared.metrics.count("kiln_audits_dropped_total", &[]);
@@ -107,7 +112,7 @@ pub(crate) fn after_answer(told: &Told, desk: Arc<AdmissionState>, path: String,
 /// Counts results of rules that change objects, and passes them on to reports.
 pub(crate) fn tell_changes(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     results: &[ValidationResult],
     blocked: bool,
 ) {
@@ -117,7 +122,7 @@ pub(crate) fn tell_changes(
     }
 }
 
-fn count(shared: &AppState, request: &Request, results: &[ValidationResult]) {
+fn count(shared: &AppState, request: &ReviewRequest, results: &[ValidationResult]) {
     let event = &request.event;
     let operation = kyverno_metrics::operation_of(event);
     let about = RanFor {
@@ -139,7 +144,7 @@ fn count(shared: &AppState, request: &Request, results: &[ValidationResult]) {
 }
 
 /// The object of a request.
-fn object_of(shared: &AppState, request: &Request) -> CheckedObject {
+fn object_of(shared: &AppState, request: &ReviewRequest) -> CheckedObject {
     let event = &request.event;
     let namespace = match shared.kinds.borrow().is_namespaced(&event.kind) {
         Some(false) => "",
@@ -154,7 +159,7 @@ fn object_of(shared: &AppState, request: &Request) -> CheckedObject {
 /// Counts results, and passes them on to where users read of them.
 pub(crate) fn tell(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     results: &[ValidationResult],
     blocked: bool,
 ) {
