@@ -16,11 +16,11 @@ use kiln_rules::{
     AdmissionPart, Delivery, Exception, FailurePolicy, Operation, Policy, PolicyId, RequestFacts,
     Rule, RuleId,
 };
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{Str, Value};
 
-use crate::hook_group::{Group, MODRULES, set_of, with_rules_of};
-use crate::review::{Request, Response, namespace_of, sent_kind};
+use crate::hook_group::{HookGroup, MODRULES, set_of, with_rules_of};
+use crate::review::{Response, ReviewRequest, namespace_of, sent_kind};
 use crate::settings::Settings;
 use crate::validation::{self, Answering, ValidationResult, ValidationRules, Wording};
 use crate::webhooks::{joined_selectors, only_in, webhook_rules};
@@ -153,7 +153,7 @@ impl Hooks {
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
-        let mut groups: BTreeMap<Group, Vec<Arc<Policy>>> = BTreeMap::new();
+        let mut groups: BTreeMap<HookGroup, Vec<Arc<Policy>>> = BTreeMap::new();
         for policy in policies {
             // Cleanup policies run on a schedule: they need no webhook.
             if policy.delivery.off || policy.is_scheduled() {
@@ -161,7 +161,7 @@ impl Hooks {
             }
             for part in AdmissionPart::ALL {
                 let Some(some) = with_rules_of(&policy, part) else { continue };
-                let group = Group::of(&policy, part);
+                let group = HookGroup::of(&policy, part);
                 let members = groups.entry(group).or_default();
                 match members.last_mut().filter(|known| known.id == policy.id) {
                     Some(known) => {
@@ -215,7 +215,7 @@ impl Hooks {
     pub fn review(
         &self,
         path: &str,
-        request: &Request,
+        request: &ReviewRequest,
         eval_env: &EvalEnv<'_>,
         settings: &Settings,
     ) -> Reviewed {
@@ -239,7 +239,7 @@ impl Hooks {
     pub fn audit(
         &self,
         path: &str,
-        request: &Request,
+        request: &ReviewRequest,
         eval_env: &EvalEnv<'_>,
         settings: &Settings,
     ) -> Vec<ValidationResult> {
@@ -261,7 +261,7 @@ const FAMILIES: [&str; 6] = ["gpol", "ngpol", "mpol", "nmpol", "vpol", "nvpol"];
 
 impl Hook {
     fn new(
-        group: &Group,
+        group: &HookGroup,
         members: &[Arc<Policy>],
         distinct: bool,
         exceptions: &[Arc<Exception>],
@@ -341,7 +341,12 @@ impl Hook {
         }
     }
 
-    fn review(&self, request: &Request, eval_env: &EvalEnv<'_>, settings: &Settings) -> Reviewed {
+    fn review(
+        &self,
+        request: &ReviewRequest,
+        eval_env: &EvalEnv<'_>,
+        settings: &Settings,
+    ) -> Reviewed {
         let mut event = request.event.clone();
         match self.look(&mut event, eval_env, settings) {
             Visibility::Visible => match self.purpose {
@@ -458,7 +463,7 @@ impl Hook {
             }
         }
         if mutated.object != before {
-            let schema = Schema::builtin(Version::V1_36);
+            let schema = Schema::builtin(KubernetesVersion::V1_36);
             reviewed.response.patch = Some(diff(&before, &mutated.object, &schema));
         }
         reviewed

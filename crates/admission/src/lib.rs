@@ -37,7 +37,7 @@ pub mod validation;
 pub mod webhooks;
 
 pub use hooks::{Hook, Hooks, Purpose, Reviewed};
-pub use review::{BadReview, Request, Response};
+pub use review::{BadReview, Response, ReviewRequest};
 pub use settings::Settings;
 pub use simulate::SimulatedWrite;
 pub use validation::ValidationResult;

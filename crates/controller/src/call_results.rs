@@ -10,10 +10,10 @@ use crate::controller::{Controller, ControllerEvent};
 use crate::outbox::Purpose;
 use crate::plan::{Doing, PlanStep};
 use crate::retry::backoff;
-use crate::work_queue::{Condition, Key, Pending, Waiting};
+use crate::work_queue::{Condition, Pending, Waiting, WorkKey};
 
 impl Controller {
-    pub(crate) fn step_answered(&mut self, key: &Key, answer: Result<Reply, ApiError>) {
+    pub(crate) fn step_answered(&mut self, key: &WorkKey, answer: Result<Reply, ApiError>) {
         for waiting in self.work.has_written(key) {
             if self.queue.get(&waiting).is_some() {
                 self.queue.enqueue(&waiting, self.now);
@@ -87,7 +87,7 @@ impl Controller {
     /// The trigger was read again: what is to be deleted because of it is, unless it is another one by now.
     fn verified(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         step: PlanStep,
         trigger: &ObjectId,
         answer: Result<Reply, ApiError>,
@@ -122,7 +122,7 @@ impl Controller {
     }
 
     /// Tells of an object that a rule made, if it was not there before.
-    fn tell_of(&mut self, key: &Key, ensure: &Ensure) {
+    fn tell_of(&mut self, key: &WorkKey, ensure: &Ensure) {
         if self.cache.get(&ensure.target).is_some() {
             return;
         }
@@ -152,7 +152,7 @@ impl Controller {
     }
 
     /// What follows from a failure, by its class.
-    fn step_failed(&mut self, key: &Key, doing: &Doing, error: &ApiError) {
+    fn step_failed(&mut self, key: &WorkKey, doing: &Doing, error: &ApiError) {
         let (id, creates) = match doing {
             Doing::Write { step: PlanStep::Ensure(ensure, _), sent }
             | Doing::Try { step: PlanStep::Ensure(ensure, _), sent } => {
@@ -207,11 +207,16 @@ impl Controller {
     }
 
     /// Reads an object that is another one than the mirror says, and begins again.
-    fn refresh(&mut self, key: &Key, id: ObjectId) {
+    fn refresh(&mut self, key: &WorkKey, id: ObjectId) {
         self.ask(Purpose::Refresh(key.clone(), id.clone()), Call::Get(id));
     }
 
-    pub(crate) fn refreshed(&mut self, key: &Key, id: &ObjectId, answer: Result<Reply, ApiError>) {
+    pub(crate) fn refreshed(
+        &mut self,
+        key: &WorkKey,
+        id: &ObjectId,
+        answer: Result<Reply, ApiError>,
+    ) {
         let difference = match answer {
             Ok(reply) => reply.object().and_then(|object| self.cache.note_answer(&object)),
             Err(error) if error.reason == Reason::NotFound => {
@@ -226,7 +231,7 @@ impl Controller {
     }
 
     /// Decides anew about a key.
-    fn begin_again(&mut self, key: &Key) {
+    fn begin_again(&mut self, key: &WorkKey) {
         let Some(job) = self.work.end(key) else { return };
         self.put_back(key, job.pending);
         let Some(state) = self.queue.get_mut(key) else { return };
@@ -239,7 +244,7 @@ impl Controller {
         }
     }
 
-    pub(crate) fn put_back(&mut self, key: &Key, pending: Vec<Pending>) {
+    pub(crate) fn put_back(&mut self, key: &WorkKey, pending: Vec<Pending>) {
         let by_user = self.policies.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
         let Some(state) = self.queue.get_mut(key) else { return };
         let later = std::mem::replace(&mut state.pending, pending);

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use kiln_cluster::{KindKey, Reason};
-use kiln_engine::{Ensure, Failure, FailureKind, Ownership, Patch};
+use kiln_engine::{Ensure, Failure, FailureKind, Ownership, PatchEffect};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::{PolicyId, Rule, RuleId};
 
-use crate::cache::{CacheView, KindMirror, State};
+use crate::cache::{CacheView, KindMirror, KindState};
 use crate::controller::Controller;
 use crate::desired::Desired;
 use crate::left::Sender;
@@ -16,7 +16,7 @@ use crate::ownership::{may_make, patterns};
 use crate::plan::{Plan, PlanStep};
 use crate::signature::Proof;
 use crate::triggers::created_at;
-use crate::work_queue::{Condition, Key, KeyState};
+use crate::work_queue::{Condition, KeyState, WorkKey};
 
 /// What came of looking at a key.
 pub(crate) enum Decision {
@@ -46,7 +46,7 @@ impl Controller {
     ///   evaluation or an unsigned claim on an object that the rule could not have made all end before a deletion.
     /// - Every deletion rests on a claim of this very rule and trigger; names and content never suffice.
     /// - Writes come before deletions, so that a downstream that is renamed is never missing in between.
-    pub(crate) fn decide(&self, key: &Key) -> Decision {
+    pub(crate) fn decide(&self, key: &WorkKey) -> Decision {
         let Some(state) = self.queue.get(key) else { return Decision::Forget };
         if key.trigger.is_empty() {
             return self.decide_removed(key);
@@ -119,7 +119,7 @@ impl Controller {
     }
 
     /// The claims of a rule on downstreams of a trigger, and what each is worth.
-    fn claims(&self, key: &Key) -> Vec<(ObjectId, Ownership, Proof)> {
+    fn claims(&self, key: &WorkKey) -> Vec<(ObjectId, Ownership, Proof)> {
         let claimed = self.cache.claimed_by(&key.trigger);
         claimed
             .filter_map(|(id, object)| {
@@ -177,7 +177,7 @@ impl Controller {
     /// Of what a rule wants of a trigger that only claims name: what carries such a claim, or did.
     fn adopted(
         &self,
-        key: &Key,
+        key: &WorkKey,
         state: &KeyState,
         ensures: &[(Ensure, Option<Sender>)],
     ) -> BTreeSet<ObjectId> {
@@ -224,7 +224,7 @@ impl Controller {
     ///
     /// The rule cannot be evaluated any more, so its record says what it made and what is to happen with it. Kinds that
     /// were never listed are followed first: a policy may be deleted while this process starts.
-    fn decide_removed(&self, key: &Key) -> Decision {
+    fn decide_removed(&self, key: &WorkKey) -> Decision {
         let removed = self.removed(key);
         let kinds: BTreeSet<Gvk> = removed
             .iter()
@@ -232,7 +232,7 @@ impl Controller {
             .filter(|kind| match self.cache.kinds.get(&KindKey::of(kind)) {
                 Some(known) if known.revision > 0 => false,
                 // Of a kind that is gone nothing is left.
-                Some(KindMirror { state: State::Failed(error), .. }) => {
+                Some(KindMirror { state: KindState::Failed(error), .. }) => {
                     error.reason != Reason::UnknownKind
                 }
                 _ => true,
@@ -327,7 +327,7 @@ fn lacking(sight: &CacheView<'_>) -> Option<Decision> {
 /// downstream that is renamed is never missing in between.
 fn in_order(
     ensures: Vec<(Ensure, Option<Sender>)>,
-    patches: Vec<Patch>,
+    patches: Vec<PatchEffect>,
     removals: Vec<PlanStep>,
 ) -> VecDeque<PlanStep> {
     let (namespaces, others): (Vec<_>, Vec<_>) =

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_cluster::KindKey;
 use kiln_engine::{
-    Effect, Ensure, Event, Failure, FailureKind, Ownership, Patch, PatchTarget, RecordedRead,
+    Effect, Ensure, Event, Failure, FailureKind, Ownership, PatchEffect, PatchTarget, RecordedRead,
     RuleOutcome, Verdict,
 };
 use kiln_object::metadata;
@@ -16,12 +16,12 @@ use crate::controller::Controller;
 use crate::left::{Left, Sender};
 use crate::reports::Said;
 use crate::signature::Proof;
-use crate::work_queue::{Cause, Condition, Evidence, Key, KeyState, Pending, Waiting};
+use crate::work_queue::{Cause, Condition, Evidence, KeyState, Pending, Waiting, WorkKey};
 
 /// What a rule wants of a trigger.
 pub(crate) struct Desired {
     pub(crate) ensures: Vec<(Ensure, Option<Sender>)>,
-    pub(crate) patches: Vec<Patch>,
+    pub(crate) patches: Vec<PatchEffect>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) reads: Vec<RecordedRead>,
     pub(crate) cause: Option<Cause>,
@@ -73,7 +73,7 @@ impl Desired {
 /// A key that is looked at: its rule, what is known of it, and what the rule is shown.
 struct Look<'l, 's> {
     rule: &'l Arc<Rule>,
-    key: &'l Key,
+    key: &'l WorkKey,
     state: &'l KeyState,
     sight: &'l CacheView<'s>,
 }
@@ -108,7 +108,7 @@ impl Controller {
     pub(crate) fn desired_synchronized(
         &self,
         rule: &Arc<Rule>,
-        key: &Key,
+        key: &WorkKey,
         state: &KeyState,
         sight: &CacheView<'_>,
     ) -> Result<Desired, Option<Condition>> {
@@ -296,13 +296,13 @@ impl Controller {
     }
 
     /// Whether something says that a key's rule made it of its trigger.
-    fn has_claims(&self, key: &Key) -> bool {
+    fn has_claims(&self, key: &WorkKey) -> bool {
         let mut claims = self.cache.claimed_by(&key.trigger);
         claims.any(|(_, object)| Ownership::read(object).is_some_and(|mark| mark.is_of(&key.rule)))
     }
 
     /// The trigger of a key, unless it is gone or about to be.
-    fn live_trigger(&self, key: &Key) -> Option<&Value> {
+    fn live_trigger(&self, key: &WorkKey) -> Option<&Value> {
         let (_, object) = self.cache.by_uid(&key.trigger)?;
         (!metadata::is_deleted(object)).then_some(object)
     }
@@ -314,7 +314,7 @@ impl Controller {
     pub(crate) fn desired_once(
         &self,
         rule: &Arc<Rule>,
-        key: &Key,
+        key: &WorkKey,
         state: &KeyState,
         sight: &CacheView<'_>,
     ) -> Result<Desired, Option<Condition>> {
@@ -371,7 +371,7 @@ impl Controller {
     }
 
     /// Whether the kind of a key's trigger is followed, so that an absent one is gone.
-    fn trigger_kind_is_known(&self, key: &Key) -> bool {
+    fn trigger_kind_is_known(&self, key: &WorkKey) -> bool {
         let state = self.queue.get(key);
         if let Some(id) = state.and_then(|state| state.trigger.as_ref()) {
             return self.cache.is_known(&KindKey::of(&id.gvk));

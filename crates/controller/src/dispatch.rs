@@ -10,7 +10,7 @@ use crate::cache::{Difference, revision_of};
 use crate::compare::content_of;
 use crate::controller::Controller;
 use crate::signature::Proof;
-use crate::work_queue::{Key, Pending};
+use crate::work_queue::{Pending, WorkKey};
 
 impl Controller {
     /// Whether no rule sees an object, or a subresource of it.
@@ -56,7 +56,7 @@ impl Controller {
             let Some(trigger) = mark.labels.trigger_uid.clone() else { continue };
             let rule = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id));
             let Some(rule) = rule.filter(|rule| rule.lifecycle.synchronize) else { continue };
-            let key = Key { rule: rule.id.clone(), trigger };
+            let key = WorkKey { rule: rule.id.clone(), trigger };
             self.remember_cause(&key, &mark, self.proof(object));
             match self.env.settings.made_again_after {
                 wait if wait > 0 && new.is_none() => self.queue.enqueue_at(&key, self.now + wait),
@@ -100,13 +100,13 @@ impl Controller {
         let Some(mark) = is_proven(old).filter(|mark| self.is_wanted(old, mark)) else { return };
         let rule = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id));
         if let Some((rule, trigger)) = rule.zip(mark.labels.trigger_uid.clone()) {
-            let key = Key { rule: rule.id.clone(), trigger };
+            let key = WorkKey { rule: rule.id.clone(), trigger };
             self.downstreams.was_replaced(id, key);
         }
     }
 
     /// Forgets what was deleted and a key does not want any more.
-    pub(crate) fn forget_replaced(&mut self, key: &Key) {
+    pub(crate) fn forget_replaced(&mut self, key: &WorkKey) {
         let state = self.queue.get(key);
         let wants = state.map(|state| state.wants.as_slice()).unwrap_or_default();
         self.downstreams.forget_replaced(key, wants);
@@ -176,7 +176,7 @@ impl Controller {
             .cloned()
             .collect();
         for rule in rules {
-            let key = Key { rule: rule.id.clone(), trigger: uid.clone() };
+            let key = WorkKey { rule: rule.id.clone(), trigger: uid.clone() };
             // What it made of objects that were there is kept in step all the same.
             if rule.trigger.existing_only && self.queue.get(&key).is_none() {
                 continue;

@@ -6,7 +6,7 @@ use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Rule, Write};
 use kiln_value::Value;
 
-use crate::cache::State;
+use crate::cache::KindState;
 use crate::compare::{
     content_only, covers, fingerprint, is_foreign, live_form, replacement, same, taken_over,
     wanted_form,
@@ -16,7 +16,7 @@ use crate::left::Sender;
 use crate::ownership::{left_of, marked};
 use crate::plan::{Doing, Next, PlanStep};
 use crate::signature::Proof;
-use crate::work_queue::{Condition, Key, Waiting};
+use crate::work_queue::{Condition, Waiting, WorkKey};
 
 /// An object against what a rule wants it to be.
 struct Compared {
@@ -55,7 +55,7 @@ impl Controller {
     /// clear, or two rules would overwrite each other in turns.
     pub(crate) fn next_ensure(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         ensure: Box<Ensure>,
         sender: Option<Sender>,
     ) -> Next {
@@ -97,10 +97,10 @@ impl Controller {
     }
 
     /// Why nothing can be said of an object: its kind is not listed, or cannot be.
-    fn kind_is_unknown(&mut self, key: &Key, id: &ObjectId) -> Option<Next> {
+    fn kind_is_unknown(&mut self, key: &WorkKey, id: &ObjectId) -> Option<Next> {
         let kind = KindKey::of(&id.gvk);
         match self.cache.kinds.get(&kind).map(|kind| (&kind.state, kind.revision)) {
-            Some((State::Failed(error), 0)) => {
+            Some((KindState::Failed(error), 0)) => {
                 let reason = match error.reason {
                     Reason::Forbidden => Waiting::Forbidden,
                     Reason::UnknownKind => Waiting::Missing,
@@ -117,7 +117,13 @@ impl Controller {
     }
 
     /// What to do about an object that is being deleted: it is made again when it is gone, if the rule synchronizes.
-    fn is_going(&mut self, key: &Key, ensure: &Ensure, rule: &Rule, live: &Value) -> Option<Next> {
+    fn is_going(
+        &mut self,
+        key: &WorkKey,
+        ensure: &Ensure,
+        rule: &Rule,
+        live: &Value,
+    ) -> Option<Next> {
         let uid = metadata::uid(live).unwrap_or_default();
         if !metadata::is_deleted(live) && !self.downstreams.is_deleting(uid) {
             return None;
@@ -134,7 +140,7 @@ impl Controller {
     /// The call that creates an object. A part of one cannot be created without the rest.
     fn create(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         ensure: Box<Ensure>,
         sender: Option<Sender>,
         wanted: Value,
@@ -156,7 +162,7 @@ impl Controller {
     /// Compares an object with what a rule wants it to be.
     fn compare(
         &self,
-        key: &Key,
+        key: &WorkKey,
         ensure: &Ensure,
         sender: Option<&Sender>,
         wanted: &Value,
@@ -199,7 +205,7 @@ impl Controller {
     /// two rules would overwrite each other in turns.
     fn other_owner(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         rule: &Rule,
         id: &ObjectId,
         compared: &Compared,
@@ -229,7 +235,7 @@ impl Controller {
     /// for a while if another writer insists, otherwise a write.
     fn replace(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         ensure: Box<Ensure>,
         sender: Option<Sender>,
         wanted: Value,
@@ -271,7 +277,7 @@ impl Controller {
     }
 
     /// Counts a correction of an object; when it was reverted too often, the time to wait for.
-    pub(crate) fn contested(&mut self, key: &Key, id: &ObjectId) -> Option<u64> {
+    pub(crate) fn contested(&mut self, key: &WorkKey, id: &ObjectId) -> Option<u64> {
         let settings = &self.env.settings;
         // Where rules fight, each correction costs another one.
         let fights = self.queue.others_wanting(id, key).next().is_some();

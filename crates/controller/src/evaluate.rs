@@ -19,7 +19,7 @@ use crate::compare::{content_only, covers, live_form, wanted_form};
 use crate::controller::Controller;
 use crate::left::{Left, Sender};
 use crate::signature::Proof;
-use crate::work_queue::{Condition, Key, KeyState, Pending, Waiting};
+use crate::work_queue::{Condition, KeyState, Pending, Waiting, WorkKey};
 
 /// Evaluates rules. Only tests replace it, which need evaluations that take for ever or panic.
 pub trait Evaluate: Send + Sync {
@@ -167,7 +167,7 @@ impl Controller {
         let Some(rule) = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id)) else {
             return false;
         };
-        let state = self.queue.get(&Key { rule: rule.id.clone(), trigger });
+        let state = self.queue.get(&WorkKey { rule: rule.id.clone(), trigger });
         let wants = state.map(|state| state.wants.as_slice()).unwrap_or_default();
         ObjectId::of(object).is_ok_and(|id| wants.iter().any(|wanted| wanted.same_object(&id)))
     }
@@ -179,7 +179,7 @@ impl Controller {
         let Some(rule) = rule.filter(|rule| !rule.asks_for_user()) else { return false };
         let trigger = mark.labels.trigger_uid.as_ref().and_then(|uid| self.cache.by_uid(uid));
         let (Some((_, trigger)), Ok(id)) = (trigger, ObjectId::of(object)) else { return false };
-        let key = Key {
+        let key = WorkKey {
             rule: rule.id.clone(),
             trigger: mark.labels.trigger_uid.clone().unwrap_or_default(),
         };
@@ -204,7 +204,7 @@ impl Controller {
     }
 
     /// What a key's rule is shown.
-    pub(crate) fn sight(&self, key: &Key) -> CacheView<'_> {
+    pub(crate) fn sight(&self, key: &WorkKey) -> CacheView<'_> {
         CacheView {
             cache: &self.cache,
             kinds: &self.env.kinds,

@@ -15,7 +15,7 @@ use crate::cache::{differs, revision_of};
 use crate::controller::Controller;
 use crate::dispatch::operation_of;
 use crate::left::Left;
-use crate::work_queue::{Key, Pending};
+use crate::work_queue::{Pending, WorkKey};
 
 /// How often old hints are looked for.
 const FORGET: u64 = 1_000;
@@ -251,12 +251,12 @@ impl Controller {
     }
 
     /// The keys of a trigger that know of an operation, and not who did it.
-    fn keys_without_user(&self, uid: &Str, waits: impl Fn(&Pending) -> bool) -> Vec<Key> {
+    fn keys_without_user(&self, uid: &Str, waits: impl Fn(&Pending) -> bool) -> Vec<WorkKey> {
         self.policies
             .rules
             .rules()
             .filter(|rule| self.observed.are_for(&rule.id.policy))
-            .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
+            .map(|rule| WorkKey { rule: rule.id.clone(), trigger: uid.clone() })
             .filter(|key| self.queue.get(key).is_some_and(|s| s.pending.iter().any(&waits)))
             .collect()
     }
@@ -312,7 +312,7 @@ impl Controller {
             // A stored request is the same for the next leader.
             let name =
                 hint.request.clone().unwrap_or_else(|| self.observed.sent.to_string().into());
-            let key = Key { rule, trigger: format!("request/{name}").into() };
+            let key = WorkKey { rule, trigger: format!("request/{name}").into() };
             let event = Pending {
                 old: hint.old_object.clone(),
                 user: Some(hint.user.clone()),

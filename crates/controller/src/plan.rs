@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kiln_cluster::{Call, KindKey, Preconditions};
-use kiln_engine::{Ensure, Existing, Failure, Ownership, Patch, PatchTarget, RecordedRead};
+use kiln_engine::{Ensure, Existing, Failure, Ownership, PatchEffect, PatchTarget, RecordedRead};
 use kiln_object::{ObjectId, metadata};
 use kiln_value::{Str, Value};
 
@@ -15,7 +15,7 @@ use crate::left::Sender;
 use crate::outbox::Purpose;
 use crate::ownership::released;
 use crate::reports::Said;
-use crate::work_queue::{Cause, Condition, Key, Pending};
+use crate::work_queue::{Cause, Condition, Pending, WorkKey};
 
 /// What is to be done about a key.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Plan {
 pub(crate) enum PlanStep {
     Ensure(Box<Ensure>, Option<Sender>),
     /// A stored object is to be changed.
-    Patch(Box<Patch>),
+    Patch(Box<PatchEffect>),
     Delete(ObjectId),
     Release(ObjectId),
 }
@@ -108,7 +108,7 @@ pub(crate) enum Next {
 
 impl Controller {
     /// Looks at a key, and begins what is to be done.
-    pub(crate) fn reconcile(&mut self, key: &Key) {
+    pub(crate) fn reconcile(&mut self, key: &WorkKey) {
         let now = self.now;
         if let Some(state) = self.queue.get_mut(key) {
             state.at.get_or_insert(now);
@@ -177,7 +177,7 @@ impl Controller {
     }
 
     /// The events of a key: those that were looked at, and those that wait until their user is known.
-    fn take_pending(&mut self, key: &Key) -> (Vec<Pending>, Vec<Pending>) {
+    fn take_pending(&mut self, key: &WorkKey) -> (Vec<Pending>, Vec<Pending>) {
         let Some(state) = self.queue.get_mut(key) else { return Default::default() };
         let pending = std::mem::take(&mut state.pending);
         let Some(rule) = self.policies.rules.rule(&key.rule) else { return (pending, Vec::new()) };
@@ -185,14 +185,14 @@ impl Controller {
     }
 
     /// Keeps events until their user is known, or was waited for long enough.
-    fn keep_waiting(&mut self, key: &Key, awaited: Vec<Pending>) {
+    fn keep_waiting(&mut self, key: &WorkKey, awaited: Vec<Pending>) {
         let Some(since) = awaited.iter().map(|event| event.since).min() else { return };
         self.queue.entry(key).pending = awaited;
         self.queue.enqueue_at(key, since + self.env.settings.hint_life);
     }
 
     /// The next step of a job, until one needs an answer.
-    pub(crate) fn go_on(&mut self, key: &Key) {
+    pub(crate) fn go_on(&mut self, key: &WorkKey) {
         loop {
             let Some(job) = self.work.job(key) else { return };
             let Some(step) = job.plan.steps.pop_front() else { return self.finish(key) };
@@ -228,7 +228,7 @@ impl Controller {
         }
     }
 
-    fn next(&mut self, key: &Key, step: PlanStep) -> Next {
+    fn next(&mut self, key: &WorkKey, step: PlanStep) -> Next {
         match step {
             PlanStep::Ensure(ensure, user) => self.next_ensure(key, ensure, user),
             PlanStep::Patch(patch) => self.next_patch(patch),
@@ -245,7 +245,7 @@ impl Controller {
     }
 
     /// Changes a stored object, if it is still the one that the rule saw.
-    fn next_patch(&self, patch: Box<Patch>) -> Next {
+    fn next_patch(&self, patch: Box<PatchEffect>) -> Next {
         let PatchTarget::Stored { object: id, subresource } = &patch.target else {
             return Next::Done;
         };
@@ -264,7 +264,7 @@ impl Controller {
     }
 
     /// The trigger of a key, as far as its name is known.
-    fn trigger_of(&self, key: &Key, made: &ObjectId) -> Option<ObjectId> {
+    fn trigger_of(&self, key: &WorkKey, made: &ObjectId) -> Option<ObjectId> {
         if key.trigger.is_empty() {
             return None;
         }
@@ -272,18 +272,18 @@ impl Controller {
         known.or_else(|| Ownership::read(self.cache.get(made)?)?.trigger())
     }
 
-    fn next_delete(&mut self, key: &Key, id: ObjectId) -> Next {
+    fn next_delete(&mut self, key: &WorkKey, id: ObjectId) -> Next {
         let Some(live) = self.cache.get(&id) else { return Next::Done };
         let Some(uid) = metadata::uid(live).map(Str::from) else { return Next::Done };
         // Another rule that wants it adopts it, unless it adopts nothing and waits until it is gone. What another
         // engine wrote on it may name two rules, and then it is for the one that wants it.
         let mark = Ownership::read(live);
-        let takes_over = |other: &&Key| {
+        let takes_over = |other: &&WorkKey| {
             let rule = self.policies.rules.rule(&other.rule);
             rule.is_some_and(|rule| rule.lifecycle.on_conflict == Existing::Update)
                 || mark.as_ref().is_some_and(|mark| mark.is_by(&other.rule, &other.trigger))
         };
-        let others: Vec<Key> =
+        let others: Vec<WorkKey> =
             self.queue.others_wanting(&id, key).filter(takes_over).cloned().collect();
         if !others.is_empty() {
             for other in others {
@@ -314,7 +314,7 @@ impl Controller {
     }
 
     /// Looks at a key again when something changes that it depends on.
-    pub(crate) fn add_read(&mut self, key: &Key, read: RecordedRead) {
+    pub(crate) fn add_read(&mut self, key: &WorkKey, read: RecordedRead) {
         let mut reads = self.queue.get(key).map(|state| state.reads.clone()).unwrap_or_default();
         if !reads.contains(&read) {
             reads.push(read);

@@ -18,7 +18,7 @@ use crate::cache::ObjectCache;
 use crate::controller::Controller;
 use crate::outbox::Purpose;
 use crate::retry::backoff;
-use crate::work_queue::{Condition, Key, Waiting};
+use crate::work_queue::{Condition, Waiting, WorkKey};
 
 /// The group of reports.
 /// How often a write is tried that the cluster refuses.
@@ -58,12 +58,12 @@ impl Said {
 /// Reports that are to be changed.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    changes: BTreeMap<ObjectId, Change>,
+    changes: BTreeMap<ObjectId, ReportChange>,
 }
 
 /// What is to change in a report: results by policy, none for one that goes.
 #[derive(Debug, Default)]
-struct Change {
+struct ReportChange {
     results: BTreeMap<Str, Option<Value>>,
     /// Those that are being written.
     sent: Option<BTreeMap<Str, Option<Value>>>,
@@ -74,7 +74,8 @@ struct Change {
 impl Reports {
     /// A result is to be in a report, or to go from it.
     fn change(&mut self, id: ObjectId, policy: Str, result: Option<Value>, from: u64) {
-        let change = self.changes.entry(id).or_insert(Change { from, ..Change::default() });
+        let change =
+            self.changes.entry(id).or_insert(ReportChange { from, ..ReportChange::default() });
         change.results.insert(policy, result);
     }
 
@@ -174,7 +175,7 @@ impl Controller {
     }
 
     /// Reports how the work on a key ended.
-    pub(crate) fn report(&mut self, key: &Key, said: Option<Said>, worst: Option<&Condition>) {
+    pub(crate) fn report(&mut self, key: &WorkKey, said: Option<Said>, worst: Option<&Condition>) {
         let reported = self.env.settings.reports && key.rule.policy.is_reported();
         let Some(said) = said.filter(|_| reported) else { return };
         let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else { return };
@@ -228,7 +229,7 @@ impl Controller {
 
     /// The objects that a rule made of a trigger.
     // Kyverno: as Go prints kinds.
-    fn made_for(&self, key: &Key) -> String {
+    fn made_for(&self, key: &WorkKey) -> String {
         let wants = self.queue.get(key).map(|state| state.wants.as_slice()).unwrap_or_default();
         let own = wants.iter().filter(|id| {
             let mark = self.cache.get(id).and_then(Ownership::read);
@@ -308,7 +309,12 @@ impl Controller {
 }
 
 /// The call that makes a report say what it should; none when it does.
-fn written(cache: &ObjectCache, form: &ReportForm, id: &ObjectId, change: &Change) -> Option<Call> {
+fn written(
+    cache: &ObjectCache,
+    form: &ReportForm,
+    id: &ObjectId,
+    change: &ReportChange,
+) -> Option<Call> {
     let live = cache.get(id).filter(|live| !metadata::is_deleted(live));
     let trigger = cache.by_uid(form.uid(&id.name));
     let before: Vec<&Value> = live.into_iter().flat_map(results).collect();

@@ -6,11 +6,11 @@ use crate::cache::revision_of;
 use crate::controller::{Controller, ControllerEvent};
 use crate::plan::Job;
 use crate::settings::Settings;
-use crate::work_queue::{Condition, Key, KeyState, Waiting};
+use crate::work_queue::{Condition, KeyState, Waiting, WorkKey};
 
 impl Controller {
     /// The work on a key is done, as far as it could be.
-    pub(crate) fn finish(&mut self, key: &Key) {
+    pub(crate) fn finish(&mut self, key: &WorkKey) {
         let Some(job) = self.work.end(key) else { return };
         let Job { plan, pending, mut conditions, deferred, made, .. } = job;
         if key.trigger.is_empty() {
@@ -93,7 +93,7 @@ impl Controller {
     }
 
     /// A trigger is none any more. What a user caused is not caused again by another user who restores it.
-    fn cause_is_over(&mut self, key: &Key) {
+    fn cause_is_over(&mut self, key: &WorkKey) {
         let live = self.cache.by_uid(&key.trigger).map(|(_, live)| revision_of(live));
         let Some(state) = self.queue.get_mut(key) else { return };
         if state.cause.as_ref().is_some_and(|cause| cause.left.is_some()) {
@@ -104,7 +104,7 @@ impl Controller {
         }
     }
 
-    fn finish_removed(&mut self, key: &Key, conditions: &[Condition], deferred: bool) {
+    fn finish_removed(&mut self, key: &WorkKey, conditions: &[Condition], deferred: bool) {
         if deferred {
             return;
         }

@@ -1,7 +1,7 @@
 //! What a host decides about a controller.
 
 use kiln_engine::author::Authors;
-use kiln_engine::{Limits, ResourceFilter, usual_protected_namespaces};
+use kiln_engine::{EvaluationLimits, ResourceFilter, usual_protected_namespaces};
 use kiln_object::{EngineNames, Gvk, ReportForm};
 use kiln_value::Str;
 
@@ -64,7 +64,7 @@ pub struct Settings {
     /// Rules may ask services; whom exactly, the host decides.
     pub services: bool,
     /// What one evaluation may cost.
-    pub limits: Limits,
+    pub limits: EvaluationLimits,
     /// The kind of requests in which work waits.
     pub update_requests: Gvk,
     /// What claims on objects are signed with.
@@ -100,7 +100,7 @@ impl Default for Settings {
             protected_namespaces: usual_protected_namespaces("kyverno"),
             follow_rights: true,
             services: false,
-            limits: Limits::default(),
+            limits: EvaluationLimits::default(),
             update_requests: EngineNames::default().update_request(),
             claim_keys: ClaimKeys::default(),
         }

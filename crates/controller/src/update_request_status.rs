@@ -14,7 +14,7 @@ use kiln_value::{Map, Str, Value, value};
 use crate::controller::Controller;
 use crate::outbox::Purpose;
 use crate::request_inbox::RequestOrder;
-use crate::work_queue::{Condition, Key, Pending, Waiting};
+use crate::work_queue::{Condition, Pending, Waiting, WorkKey};
 
 /// The label on requests that the controller shows.
 const SHOWN: &str = "kiln.dev/shown";
@@ -232,7 +232,7 @@ impl Controller {
     /// Shows how the work on a key ended.
     pub(crate) fn show(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         condition: Option<&Condition>,
         skipped: bool,
         made: &[ObjectId],
@@ -282,11 +282,11 @@ impl Controller {
     }
 
     /// The work on a key is no longer relevant.
-    pub(crate) fn unshow(&mut self, key: &Key) {
+    pub(crate) fn unshow(&mut self, key: &WorkKey) {
         self.status.hide(&name_of(key), self.now);
     }
 
-    fn spec_of(&self, key: &Key) -> Value {
+    fn spec_of(&self, key: &WorkKey) -> Value {
         let synchronize =
             self.policies.rules.rule(&key.rule).is_some_and(|rule| rule.lifecycle.synchronize);
         let trigger = self.queue.get(key).and_then(|state| state.trigger.clone());
@@ -417,7 +417,7 @@ impl Controller {
                     )
                 }));
             };
-            taken.push(Key { rule, trigger: uid });
+            taken.push(WorkKey { rule, trigger: uid });
         }
         for key in taken {
             let by_user =
@@ -444,7 +444,7 @@ impl With for Value {
 }
 
 /// The name of a key's request: the same in every process.
-fn name_of(key: &Key) -> String {
+fn name_of(key: &WorkKey) -> String {
     let hash = ContentHash::of(&Value::from(key.to_string())).to_string();
     format!("ur-{}", &hash[..16])
 }

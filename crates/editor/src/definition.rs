@@ -4,7 +4,7 @@ use kiln_kustomize::fs::FileSystem;
 use serde_json::{Value as Json, json};
 
 use crate::outline::{Step, entry_at, outline, unquoted};
-use crate::subject::Subject;
+use crate::subject::DocumentSubject;
 use crate::text_document::{TextDocument, uri_of};
 use crate::variables::{name_at, variables};
 
@@ -18,7 +18,7 @@ pub(crate) fn definition(
 ) -> Option<Json> {
     let part = document.part_around(at);
     let entries = outline(document.text(), part.clone());
-    let subject = Subject::of(document, &entries);
+    let subject = DocumentSubject::of(document, &entries);
     let entry = entry_at(&entries, at)?;
     let value = &document.text()[entry.value.clone()];
     if at < entry.value.start {

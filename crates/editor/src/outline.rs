@@ -50,7 +50,7 @@ struct Open {
     step: Step,
 }
 
-struct Scan<'t> {
+struct OutlineScan<'t> {
     text: &'t str,
     open: Vec<Open>,
     entries: Vec<Entry>,
@@ -58,7 +58,7 @@ struct Scan<'t> {
 
 /// The entries of one YAML document in this part of a text, in order.
 pub(crate) fn outline(text: &str, part: Range<usize>) -> Vec<Entry> {
-    let mut scan = Scan { text: &text[..part.end], open: Vec::new(), entries: Vec::new() };
+    let mut scan = OutlineScan { text: &text[..part.end], open: Vec::new(), entries: Vec::new() };
     let mut at = part.start;
     while at < part.end {
         let end = scan.line_end(at);
@@ -67,7 +67,7 @@ pub(crate) fn outline(text: &str, part: Range<usize>) -> Vec<Entry> {
     scan.entries
 }
 
-impl Scan<'_> {
+impl OutlineScan<'_> {
     fn line_end(&self, at: usize) -> usize {
         self.text[at..].find('\n').map_or(self.text.len(), |n| at + n)
     }

@@ -1,6 +1,6 @@
 //! What a document is, and what its fields hold.
 
-use kiln_fields::{Field, FieldTable, FieldType, Kind, kustomize};
+use kiln_fields::{DocumentKind, Field, FieldTable, FieldType, kustomize};
 
 use crate::outline::{Entry, Step, unquoted};
 use crate::text_document::TextDocument;
@@ -10,14 +10,14 @@ const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml
 
 /// What one YAML document is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
-    pub(crate) kind: Option<&'static Kind>,
+pub(crate) struct DocumentSubject {
+    pub(crate) kind: Option<&'static DocumentKind>,
     pub(crate) is_kustomization: bool,
 }
 
 /// The languages that texts in documents have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum TextLanguage {
     JmesPath,
     Cel,
     GoTemplate,
@@ -25,7 +25,7 @@ pub(crate) enum Language {
     Vars,
 }
 
-impl Subject {
+impl DocumentSubject {
     pub(crate) fn of(document: &TextDocument, entries: &[Entry]) -> Self {
         let top = |name: &str| {
             let entry = entries
@@ -33,7 +33,7 @@ impl Subject {
                 .find(|entry| matches!(entry.path.as_slice(), [Step::Key(key)] if key == name));
             entry.map(|entry| unquoted(&document.text()[entry.value.clone()]).to_owned())
         };
-        Subject::called(document, top("apiVersion").as_deref(), top("kind").as_deref())
+        DocumentSubject::called(document, top("apiVersion").as_deref(), top("kind").as_deref())
     }
 
     pub(crate) fn called(
@@ -42,7 +42,7 @@ impl Subject {
         kind: Option<&str>,
     ) -> Self {
         let is_file = KUSTOMIZATION_FILES.contains(&document.file_name());
-        let fits = |known: &&Kind| {
+        let fits = |known: &&DocumentKind| {
             Some(known.name) == kind
                 && api_version.is_none_or(|version| known.api_versions.contains(&version))
         };
@@ -54,7 +54,7 @@ impl Subject {
         let found = found.or_else(|| is_file.then(|| &kustomize::KINDS[0]));
         let is_kustomization =
             found.is_some_and(|kind| std::ptr::eq(kind.table, &raw const kustomize::KUSTOMIZATION));
-        Subject { kind: found, is_kustomization }
+        DocumentSubject { kind: found, is_kustomization }
     }
 
     /// What may stand at a path; several types where the table has several forms, none where any value may.
@@ -95,23 +95,24 @@ impl Subject {
         path: &[Step],
         value: &str,
         at: usize,
-    ) -> Option<(Language, std::ops::Range<usize>)> {
+    ) -> Option<(TextLanguage, std::ops::Range<usize>)> {
         let at = at.min(value.len());
         if self.is_kustomization {
             let open = value[..at].rfind("$(")?;
             let close = value[open..].find(')').map_or(value.len(), |end| open + end);
-            return (at <= close).then_some((Language::Vars, open + 2..close));
+            return (at <= close).then_some((TextLanguage::Vars, open + 2..close));
         }
         let is_mod_rule = self.original() == "KubeMod";
         let braces = value[..at].rfind("{{").filter(|open| !value[*open..at].contains("}}"));
         if let Some(open) = braces {
             let close = value[open..].find("}}").map_or(value.len(), |end| open + end);
-            let language = if is_mod_rule { Language::GoTemplate } else { Language::JmesPath };
+            let language =
+                if is_mod_rule { TextLanguage::GoTemplate } else { TextLanguage::JmesPath };
             return Some((language, open + 2..close));
         }
         let expression = |holds: &FieldType| match holds {
-            FieldType::Expression("CEL") => Some(Language::Cel),
-            FieldType::Expression("JMESPath") => Some(Language::JmesPath),
+            FieldType::Expression("CEL") => Some(TextLanguage::Cel),
+            FieldType::Expression("JMESPath") => Some(TextLanguage::JmesPath),
             _ => None,
         };
         let language = self.types_at(path).iter().find_map(expression)?;

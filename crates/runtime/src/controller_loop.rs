@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
-use kiln_controller::{Controller, ControllerEvent, Lookup, Request, Settings};
+use kiln_controller::{CallRequest, Controller, ControllerEvent, Lookup, Settings};
 use kiln_engine::{ExternalData as _, ExternalDataError, Globals, ObservedRequest};
 use kiln_object::Gvk;
 use kiln_services::Services;
@@ -37,7 +37,7 @@ const STUCK: Duration = Duration::from_secs(300);
 /// How long to wait before a kind is listed again whose watch panicked.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
 
-type Answer = (u64, Result<Reply, ApiError>);
+type CallAnswer = (u64, Result<Reply, ApiError>);
 type ToldAnswer = (u64, kiln_controller::LookupResult);
 
 /// The controller and what it needs to act.
@@ -52,7 +52,7 @@ pub(crate) struct ControllerLoop {
     /// What is written goes through it: a replica without the Lease writes nothing.
     fence: Arc<Fence>,
     told: mpsc::Sender<(Gvk, WatchNews)>,
-    answers: mpsc::Sender<Answer>,
+    answers: mpsc::Sender<CallAnswer>,
     /// What services answer to questions.
     told_answers: mpsc::Sender<ToldAnswer>,
     services: Services,
@@ -390,7 +390,7 @@ impl ControllerLoop {
         self.shared.troubles.send_replace(Some(troubles));
     }
 
-    fn begin(&mut self, request: Request) {
+    fn begin(&mut self, request: CallRequest) {
         let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
         let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
         let metrics = Arc::clone(&self.shared.metrics);

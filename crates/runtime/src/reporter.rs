@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::{Request, ValidationResult};
+use kiln_admission::{ReviewRequest, ValidationResult};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_engine::Status;
 use kiln_object::{Kinds, ObjectId, ReportForm, metadata};
@@ -82,7 +82,7 @@ fn reporting(registry: &Registry) -> ReportingPolicies {
 /// Passes on what rules found out about the object of a request, if it will be stored.
 pub(crate) fn admitted(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     object: &CheckedObject,
     results: &[ValidationResult],
     blocked: bool,

@@ -17,7 +17,7 @@ use crate::discovery::Discovery;
 use crate::health::Health;
 use crate::lease::{self, Term};
 use crate::metrics::Metrics;
-use crate::options::{Only, Options};
+use crate::options::{Only, RuntimeOptions};
 use crate::policy_store::{self, Registry};
 use crate::state::{ActivityState, AppState};
 use crate::supervisor::{self, OnPanic, Supervisor};
@@ -49,7 +49,7 @@ impl From<ConnectError> for RunError {
 ///
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
-pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(options: RuntimeOptions, end: impl Future<Output = ()>) -> Result<(), RunError> {
     run_seen(options, end, |_| {}).await
 }
 
@@ -58,7 +58,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
 pub async fn run_seen(
-    options: Options,
+    options: RuntimeOptions,
     end: impl Future<Output = ()>,
     show: impl FnOnce(&AppState),
 ) -> Result<(), RunError> {
@@ -73,7 +73,7 @@ pub(crate) struct Acting {
     /// Runs in the controller's thread whenever it is told what is stored.
     pub(crate) on_stored: fn(),
     /// The connection to ask for the Lease by, if it is another one.
-    pub(crate) lease: Option<Arc<Options>>,
+    pub(crate) lease: Option<Arc<RuntimeOptions>>,
 }
 
 impl Default for Acting {
@@ -94,7 +94,7 @@ impl Default for Acting {
 /// cut off last. A panic of the server ends the process, because a replica that is ready and does not answer would block
 /// the API server; every other part is restarted on its own.
 pub(crate) async fn run_with(
-    options: Options,
+    options: RuntimeOptions,
     acting: Acting,
     end: impl Future<Output = ()>,
     show: impl FnOnce(&AppState),
@@ -328,7 +328,7 @@ fn stands_by(shared: &AppState) {
 ///
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
-pub fn run_blocking(options: Options) -> Result<(), RunError> {
+pub fn run_blocking(options: RuntimeOptions) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| RunError {
         message: format!("cannot start: {error}"),
@@ -397,7 +397,7 @@ pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn settings(options: &Options, who: Option<String>) -> Settings {
+fn settings(options: &RuntimeOptions, who: Option<String>) -> Settings {
     let namespace = options.namespace.as_str();
     // Of an account that people use as well, requests say nothing about who made them.
     let user = who.filter(|user| user.starts_with("system:serviceaccount:"));

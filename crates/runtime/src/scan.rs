@@ -139,7 +139,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
     let settings = shared.options.settings().read(registry.config.as_ref()).0;
     let exceptions = settings.in_force(&registry.exceptions);
     let rules = RuleSet::new(scanned_policies(&registry)).with_exceptions(exceptions);
-    let scanner = Arc::new(Scanner {
+    let scanner = Arc::new(ObjectScanner {
         rules,
         authors: registry.authors(settings.authors),
         services: Services::new(shared.options.services.clone().and(&settings.services)),
@@ -242,7 +242,7 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
 }
 
 /// What objects are checked with.
-struct Scanner {
+struct ObjectScanner {
     rules: RuleSet,
     /// Whose permissions the reads of which policies are held to.
     authors: HashMap<PolicyId, User>,
@@ -252,7 +252,7 @@ struct Scanner {
     shared: AppState,
 }
 
-impl Scanner {
+impl ObjectScanner {
     /// What rules find out about objects; on a thread that may wait for answers.
     fn evaluate(&self, objects: Vec<Value>) -> Vec<(ReportedObject, Vec<ValidationResult>)> {
         let view = ScanView {

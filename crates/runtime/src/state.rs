@@ -14,7 +14,7 @@ use crate::discovery::Rumours;
 use crate::events::Happened;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::policy_store::Registry;
 use crate::reporter::ReportNews;
 
@@ -48,7 +48,7 @@ pub struct NextDeletions {
 #[derive(Clone, Debug)]
 pub struct AppState {
     /// What the user decided.
-    pub options: Arc<Options>,
+    pub options: Arc<RuntimeOptions>,
     /// The connection of the controller's side.
     pub controller: Client,
     /// The connection of the admission side.

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::table::{ListType, MapType, Span};
-use crate::{Schema, Scope};
+use crate::{KindScope, Schema};
 
 /// The Rust source of a table with what the topmost layer of a schema knows; `about` goes into its
 /// first lines.
@@ -63,8 +63,8 @@ pub fn rust_source(schema: &Schema, about: &str) -> String {
         table.kinds.iter().map(|entry| {
             let scope = match entry.scope {
                 None => "None",
-                Some(Scope::Namespaced) => "N",
-                Some(Scope::Cluster) => "C",
+                Some(KindScope::Namespaced) => "N",
+                Some(KindScope::Cluster) => "C",
             };
             format!("kind({:?}, {:?}, {scope}, {:?})", entry.api_version, entry.kind, entry.shape)
         }),

@@ -1,13 +1,13 @@
 //! What Kiln knows about the shape of Kubernetes objects: how lists and maps merge, and which kinds
 //! belong to a namespace. It does not validate.
 //!
-//! A [`Schema`] is a stack of layers. The lowest is usually a built-in one ([`Version`]); CRDs and
+//! A [`Schema`] is a stack of layers. The lowest is usually a built-in one ([`KubernetesVersion`]); CRDs and
 //! OpenAPI documents go on top, and the topmost layer that knows a kind answers for it. From the
-//! [`Node`] of a kind one walks along with the object: [`Node::field`], [`Node::items`].
+//! [`SchemaNode`] of a kind one walks along with the object: [`SchemaNode::field`], [`SchemaNode::items`].
 //!
 //! ```
-//! use kiln_schema::{ListType, Schema, Version};
-//! let schema = Schema::builtin(Version::V1_36);
+//! use kiln_schema::{ListType, Schema, KubernetesVersion};
+//! let schema = Schema::builtin(KubernetesVersion::V1_36);
 //! let containers = schema.root("v1", "Pod").and_then(|pod| pod.at(["spec", "containers"])).unwrap();
 //! assert_eq!(containers.list_type(), Some(ListType::Map));
 //! assert_eq!(containers.merge_key(), Some("name"));
@@ -31,7 +31,7 @@ mod schema;
 mod table;
 pub mod types;
 
-pub use node::Node;
+pub use node::SchemaNode;
 pub use openapi::SchemaError;
-pub use schema::{Schema, Scope, Version};
+pub use schema::{KindScope, KubernetesVersion, Schema};
 pub use table::{ListType, MapType, PatchStrategy};

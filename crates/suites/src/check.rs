@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_diagnostic::{Diagnostic, did_you_mean};
-use kiln_engine::{ExternalData, Limits};
+use kiln_engine::{EvaluationLimits, ExternalData};
 use kiln_jmespath::AmbientSources;
 use kiln_object::ObjectId;
 use kiln_offline::{
-    Change, Deletion, Job, Made, Report as OfflineReport, RuleResult, Status, run as run_offline,
+    Deletion, Job, Made, ObjectChange, Report as OfflineReport, RuleResult, Status,
+    run as run_offline,
 };
 use kiln_rules::{Operation, Program, RuleId, Targets};
 use kiln_value::{Str, Value};
@@ -26,7 +27,7 @@ use crate::report::{Row, Suite, Verdict};
 use crate::select::Selector;
 
 /// How to run suites.
-pub struct Options<'o> {
+pub struct SuiteOptions<'o> {
     /// The time and chance that rules see.
     pub sources: &'o dyn AmbientSources,
     /// Which expectations to look at.
@@ -40,7 +41,7 @@ pub struct Options<'o> {
 }
 
 /// Runs the suites in the file at this path. Whatever is wrong with them is in the result, so that others can run.
-pub fn run(path: &str, files: &dyn Files, options: &Options<'_>) -> Suite {
+pub fn run(path: &str, files: &dyn Files, options: &SuiteOptions<'_>) -> Suite {
     let mut all =
         Suite { path: path.to_owned(), name: None, problems: Vec::new(), rows: Vec::new() };
     let documents = match read_suites(path, files, Reader::new(options.read)) {
@@ -59,7 +60,12 @@ pub fn run(path: &str, files: &dyn Files, options: &Options<'_>) -> Suite {
     all
 }
 
-fn run_one(path: &str, document: &Document, files: &dyn Files, options: &Options<'_>) -> Suite {
+fn run_one(
+    path: &str,
+    document: &Document,
+    files: &dyn Files,
+    options: &SuiteOptions<'_>,
+) -> Suite {
     let reader = Reader::new(options.read);
     let mut loaded = match load(path, document, files, reader, options.definitions) {
         Ok(loaded) => loaded,
@@ -98,7 +104,7 @@ type RunKey = (Vec<Str>, Option<Operation>);
 
 struct Checking<'c> {
     loaded: &'c Loaded,
-    options: &'c Options<'c>,
+    options: &'c SuiteOptions<'c>,
     places: Places,
     runs: Vec<(RunKey, Ran)>,
     /// The given objects, by name.
@@ -145,7 +151,7 @@ impl Ran {
 
 /// What an expectation is held against.
 #[derive(Clone, Copy)]
-struct Found<'f> {
+struct FoundResult<'f> {
     result: &'f RuleResult,
     /// The target that is meant, where the expectation names a target rather than the trigger.
     target: Option<&'f Made>,
@@ -311,7 +317,7 @@ impl Checking<'_> {
             others,
             values,
             user: loaded.user.clone(),
-            limits: Limits { trace: 32, ..Limits::default() },
+            limits: EvaluationLimits { trace: 32, ..EvaluationLimits::default() },
             external_data: &MockedServices {
                 answers: &loaded.answers,
                 services: self.options.services,
@@ -344,10 +350,10 @@ impl Checking<'_> {
         for result in meant(rules, &ran.report.results).filter(|result| result.given) {
             let targets: Vec<&Made> = targets(result).filter(|made| of_kind(&made.id)).collect();
             if targets.is_empty() && of_kind(&result.trigger) && !self.is_about_others(result) {
-                rows.push(self.held(expected, Found { result, target: None }, ran));
+                rows.push(self.held(expected, FoundResult { result, target: None }, ran));
             }
             for target in targets {
-                rows.push(self.held(expected, Found { result, target: Some(target) }, ran));
+                rows.push(self.held(expected, FoundResult { result, target: Some(target) }, ran));
             }
         }
         rows.retain(|row| self.options.selector.takes_resource(shown_name(&row.resource)));
@@ -402,11 +408,11 @@ impl Checking<'_> {
         let mut rows = Vec::new();
         for result in meant(rules, ran.about(&named.name)) {
             if is_named(&named, &result.trigger) && !self.is_about_others(result) {
-                rows.push(self.held(expected, Found { result, target: None }, ran));
+                rows.push(self.held(expected, FoundResult { result, target: None }, ran));
                 continue;
             }
             for target in targets(result).filter(|made| is_named(&named, &made.id)) {
-                rows.push(self.held(expected, Found { result, target: Some(target) }, ran));
+                rows.push(self.held(expected, FoundResult { result, target: Some(target) }, ran));
             }
         }
         if rows.is_empty() {
@@ -485,9 +491,9 @@ impl Checking<'_> {
     }
 
     /// Holds an expectation against what a rule did.
-    fn held(&mut self, expected: &Expected, found: Found<'_>, ran: &Ran) -> Row {
+    fn held(&mut self, expected: &Expected, found: FoundResult<'_>, ran: &Ran) -> Row {
         let expectation = &expected.expectation;
-        let Found { result, target } = found;
+        let FoundResult { result, target } = found;
         let compared = self.compare(expected, found, ran);
         let wanted = expectation.wanted;
         // Kyverno: what is kept has failed.
@@ -545,8 +551,8 @@ impl Checking<'_> {
         row
     }
 
-    fn compare(&mut self, expected: &Expected, found: Found<'_>, ran: &Ran) -> Compared {
-        let Found { result, target } = found;
+    fn compare(&mut self, expected: &Expected, found: FoundResult<'_>, ran: &Ran) -> Compared {
+        let FoundResult { result, target } = found;
         let mut compared = Compared::default();
         // What a rule that failed left behind is not expected.
         if result.status == Status::Error {
@@ -573,7 +579,7 @@ impl Checking<'_> {
                 }
             }
         }
-        let made = result.made.iter().filter(|made| made.change != Change::Patched);
+        let made = result.made.iter().filter(|made| made.change != ObjectChange::Patched);
         let made = made.filter(|made| made.id != result.trigger && target.is_none());
         for made in made.filter(|_| !expected.generated.is_empty()) {
             compared.made = true;
@@ -677,10 +683,9 @@ fn by_name(loaded: &Loaded) -> BTreeMap<Str, Vec<ObjectId>> {
 /// The stored objects that a rule changed.
 fn targets(result: &RuleResult) -> impl Iterator<Item = &Made> {
     let stored = result.left.is_none();
-    result
-        .made
-        .iter()
-        .filter(move |made| stored && (made.change == Change::Patched || made.id == result.trigger))
+    result.made.iter().filter(move |made| {
+        stored && (made.change == ObjectChange::Patched || made.id == result.trigger)
+    })
 }
 
 fn message(result: &RuleResult) -> String {

@@ -11,7 +11,7 @@ mod webhooks;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use kiln_admission::{Hooks, Request, Reviewed, Settings};
+use kiln_admission::{Hooks, ReviewRequest, Reviewed, Settings};
 use kiln_engine::{EmptyView, EvalEnv, ListPage, ListQuery, ReadError, View};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::Policy;
@@ -79,7 +79,7 @@ fn send_with(
     view: &dyn View,
 ) -> Reviewed {
     let kinds = Kinds::builtin();
-    let request = Request::read(&review(request), settings.review_bytes, &kinds).unwrap();
+    let request = ReviewRequest::read(&review(request), settings.review_bytes, &kinds).unwrap();
     hooks.review(path, &request, &EvalEnv::of(view, &kinds), settings)
 }
 

@@ -13,8 +13,8 @@ use crate::access::authorization::User;
 use crate::admission::quota_status;
 use crate::crd::names;
 use crate::request::options::{DeleteOptions, Propagation, WriteOptions};
-use crate::request::paths::Target;
-use crate::server::{Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerState};
 use crate::storage::TableKey;
 use crate::write::{self, Creation, create_object, remove_object};
 
@@ -43,15 +43,18 @@ pub(crate) fn ensure(server: &Server, object: Value) {
     let Some(gvk) = Gvk::of(&object) else { return };
     let Some(kind) = server.read().kinds.get(&gvk).cloned() else { return };
     let text = |field: &str| object.str_at(["metadata", field]).unwrap_or_default().to_owned();
-    let target = Target {
+    let target = RequestTarget {
         kind,
         namespace: text("namespace"),
         name: String::new(),
         subresource: String::new(),
         watch: false,
     };
-    let known =
-        server.read().store.get(&State::key(&target), &target.namespace, &text("name")).is_some();
+    let known = server
+        .read()
+        .store
+        .get(&ServerState::key(&target), &target.namespace, &text("name"))
+        .is_some();
     if !known {
         let creation = Creation {
             target: &target,
@@ -89,7 +92,7 @@ const ACCOUNT: &str = "default";
 /// The name of the ConfigMap with the certificates of the server.
 const AUTHORITY: &str = "kube-root-ca.crt";
 
-fn is_furnished(server: &Server, state: &State, namespace: &str) -> bool {
+fn is_furnished(server: &Server, state: &ServerState, namespace: &str) -> bool {
     let has = |plural: &str, name: &str| {
         state.store.get(&TableKey::new("", plural), namespace, name).is_some()
     };
@@ -132,9 +135,9 @@ pub(crate) fn settle(server: &Server) {
     }
 }
 
-fn target_of(kind: &Kind, object: &Value) -> Target {
+fn target_of(kind: &Kind, object: &Value) -> RequestTarget {
     let text = |field: &str| object.str_at(["metadata", field]).unwrap_or_default().to_owned();
-    Target {
+    RequestTarget {
         kind: kind.clone(),
         namespace: text("namespace"),
         name: text("name"),
@@ -150,7 +153,7 @@ fn delete(server: &Server, kind: &Kind, object: &Value, propagation: Propagation
 }
 
 /// The kind whose objects a table holds, in its stored version.
-fn kind_of(state: &State, key: &TableKey, object: &Value) -> Option<Kind> {
+fn kind_of(state: &ServerState, key: &TableKey, object: &Value) -> Option<Kind> {
     let gvk = Gvk::of(object)?;
     let exact = state.kinds.get(&gvk).filter(|kind| kind.plural() == key.plural.as_str());
     exact.or_else(|| state.kinds.preferred(&gvk.group, &gvk.kind)).cloned()
@@ -324,7 +327,7 @@ fn accept_definitions(server: &Server) -> bool {
     let (group, plural) = ("apiextensions.k8s.io", "customresourcedefinitions");
     let key = TableKey::new(group, plural);
     let now = server.timestamp();
-    let retold = |state: &State, definition: &Value| {
+    let retold = |state: &ServerState, definition: &Value| {
         let mut new = definition.clone();
         names::tell(&state.kinds, &mut new, &now);
         (new.get("status") != definition.get("status")).then_some(new)

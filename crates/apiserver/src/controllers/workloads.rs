@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::controllers::{controller, options};
 use crate::request::options::DeleteOptions;
-use crate::request::paths::Target;
+use crate::request::paths::RequestTarget;
 use crate::server::Server;
 use crate::storage::{Table, TableKey};
 use crate::write::{self, Creation, create_object, name_end, remove_object};
@@ -79,8 +79,13 @@ fn create(server: &Server, object: Value) -> bool {
     let Some(gvk) = Gvk::of(&object) else { return false };
     let Some(kind) = server.read().kinds.get(&gvk).cloned() else { return false };
     let namespace = text(&object, &["metadata", "namespace"]).to_owned();
-    let target =
-        Target { kind, namespace, name: String::new(), subresource: String::new(), watch: false };
+    let target = RequestTarget {
+        kind,
+        namespace,
+        name: String::new(),
+        subresource: String::new(),
+        watch: false,
+    };
     let creation = Creation {
         target: &target,
         options: &options(),
@@ -96,7 +101,7 @@ fn delete(server: &Server, object: &Value) -> bool {
         return false;
     };
     let field = |name: &str| text(object, &["metadata", name]).to_owned();
-    let target = Target {
+    let target = RequestTarget {
         kind,
         namespace: field("namespace"),
         name: field("name"),

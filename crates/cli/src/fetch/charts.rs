@@ -11,13 +11,13 @@ use kiln_chart::repository::{
 use kiln_kustomize::{ChartSource, Error, Result};
 use kiln_value::{KeyTable, Value, json};
 
-use super::{Request, get, request};
+use super::{FetchRequest, get, request};
 
 const OCI: &str = "oci://";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// Where a package comes from, and what it should be.
-struct Found {
+struct PackageSource {
     version: String,
     package: Vec<u8>,
 }
@@ -70,7 +70,7 @@ fn failed(error: &kiln_chart::ChartError) -> Error {
     Error::new(error.to_string()).hint(hint)
 }
 
-fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<Found> {
+fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<PackageSource> {
     let repository = chart.repository.trim_end_matches('/');
     let index = get(&format!("{repository}/index.yaml"), most_bytes)?;
     let entry = find_in_index(&index, chart.name, chart.version, chart.devel)
@@ -92,10 +92,14 @@ fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<Found> {
     if !entry.digest.is_empty() {
         check_digest(&url, &package, &entry.digest).map_err(|error| failed(&error))?;
     }
-    Ok(Found { version: entry.version, package })
+    Ok(PackageSource { version: entry.version, package })
 }
 
-fn from_registry(chart: &ChartSource<'_>, registry: &str, most_bytes: u64) -> Result<Found> {
+fn from_registry(
+    chart: &ChartSource<'_>,
+    registry: &str,
+    most_bytes: u64,
+) -> Result<PackageSource> {
     let registry = registry.trim_end_matches('/');
     let (host, directory) = registry.split_once('/').unwrap_or((registry, ""));
     let path = match directory {
@@ -125,7 +129,7 @@ fn from_registry(chart: &ChartSource<'_>, registry: &str, most_bytes: u64) -> Re
     let url = format!("{base}/blobs/{digest}");
     let package = session.get(&url, "")?;
     check_digest(&url, &package, &digest).map_err(|error| failed(&error))?;
-    Ok(Found { version, package })
+    Ok(PackageSource { version, package })
 }
 
 /// Registries speak HTTPS, but for those of this machine.
@@ -148,7 +152,7 @@ struct RegistrySession {
 impl RegistrySession {
     fn get(&mut self, url: &str, accept: &str) -> Result<Vec<u8>> {
         let ask = |token: Option<&str>| {
-            request(&Request { url, accept, token, most_bytes: self.most_bytes })
+            request(&FetchRequest { url, accept, token, most_bytes: self.most_bytes })
         };
         let answer = ask(self.token.as_deref())?;
         let challenge = match (answer.status, &answer.challenge) {
@@ -244,7 +248,7 @@ impl Cache {
     }
 
     /// Keeps a package. A machine without room for it does without.
-    fn keep(&self, chart: &ChartSource<'_>, found: &Found) {
+    fn keep(&self, chart: &ChartSource<'_>, found: &PackageSource) {
         if !kiln_gotemplate::is_version(&found.version) {
             return;
         }

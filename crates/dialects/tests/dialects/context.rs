@@ -300,7 +300,7 @@ fn a_trace_says_what_was_asked_and_answered() {
     let policy = policy("- {name: x, variable: {jmesPath: request.object.metadata.labels.app}}", "{{ x }}")
         .replace("    context:", "    preconditions: {all: [{key: '{{ request.name }}', operator: Equals, value: w*}]}\n    context:");
     let rules = rules(&policy);
-    let limits = kiln_engine::Limits::default().traced();
+    let limits = kiln_engine::EvaluationLimits::default().traced();
     let outcomes = crate::support::run_within(
         &rules,
         &Event::created(objects(POD).remove(0)),

@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_jmespath::{Limits as ExpressionLimits, Meter};
+use kiln_jmespath::{JmesPathLimits as ExpressionLimits, Meter};
 use kiln_object::{Gvk, metadata};
 use kiln_rules::{Actions, Exception, Program, Rule};
 use kiln_value::{Map, Str, Value, json};

@@ -2,7 +2,7 @@
 //!
 //! Sorted by kind, group and version, so that lookups need no preparation.
 
-use super::{Kind, Names, Subresource, Verbs};
+use super::{Kind, KindNames, Subresource, Verbs};
 
 const ALL: Verbs =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -35,7 +35,7 @@ const fn sub(
     Subresource { name, api_version, kind, verbs }
 }
 
-type List = &'static [&'static str];
+type NameSlice = &'static [&'static str];
 type Subresources = &'static [Subresource];
 
 #[allow(clippy::too_many_arguments, reason = "one call is one line of the table below")]
@@ -44,8 +44,8 @@ const fn namespaced(
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
-    short_names: List,
-    categories: List,
+    short_names: NameSlice,
+    categories: NameSlice,
     subresources: Subresources,
     verbs: Verbs,
 ) -> Kind {
@@ -58,8 +58,8 @@ const fn cluster(
     version: &'static str,
     kind: &'static str,
     plural: &'static str,
-    short_names: List,
-    categories: List,
+    short_names: NameSlice,
+    categories: NameSlice,
     subresources: Subresources,
     verbs: Verbs,
 ) -> Kind {
@@ -73,8 +73,8 @@ const fn row(
     kind: &'static str,
     plural: &'static str,
     namespaced: bool,
-    short_names: List,
-    categories: List,
+    short_names: NameSlice,
+    categories: NameSlice,
     subresources: Subresources,
     verbs: Verbs,
 ) -> Kind {
@@ -89,8 +89,8 @@ const fn row(
         singular: None,
         list_kind: None,
         namespaced,
-        short_names: Names::Fixed(short_names),
-        categories: Names::Fixed(categories),
+        short_names: KindNames::Fixed(short_names),
+        categories: KindNames::Fixed(categories),
         subresources: Borrowed(subresources),
         verbs,
         served: true,

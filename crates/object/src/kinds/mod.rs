@@ -34,8 +34,8 @@ pub struct Kind {
     /// `None` for the kind and `List`.
     list_kind: Option<Str>,
     namespaced: bool,
-    short_names: Names,
-    categories: Names,
+    short_names: KindNames,
+    categories: KindNames,
     subresources: Cow<'static, [Subresource]>,
     verbs: Verbs,
     served: bool,
@@ -43,28 +43,28 @@ pub struct Kind {
 }
 
 #[derive(Clone, Debug)]
-enum Names {
+enum KindNames {
     Fixed(&'static [&'static str]),
     Read(Vec<Str>),
 }
 
-impl Names {
+impl KindNames {
     fn iter(&self) -> impl Iterator<Item = &str> {
         let (fixed, read): (&[&str], &[Str]) = match self {
-            Names::Fixed(names) => (names, &[]),
-            Names::Read(names) => (&[], names),
+            KindNames::Fixed(names) => (names, &[]),
+            KindNames::Read(names) => (&[], names),
         };
         fixed.iter().copied().chain(read.iter().map(Str::as_str))
     }
 }
 
-impl PartialEq for Names {
+impl PartialEq for KindNames {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Names {}
+impl Eq for KindNames {}
 
 /// A part of an object with a path of its own, such as `pods/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Kind {
 
     /// Whether it is one of Kubernetes' own.
     pub fn is_built_in(&self) -> bool {
-        matches!(self.short_names, Names::Fixed(_))
+        matches!(self.short_names, KindNames::Fixed(_))
     }
 
     fn order(&self) -> (&str, &str, &str) {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::Method;
 use kiln_admission::access;
 use kiln_cleanup::{
-    Answer, Cleaner, CleanupEvent, CleanupPolicy, CleanupRequest, Todo, target_kinds,
+    Cleaner, CleanupEvent, CleanupPolicy, CleanupReply, CleanupRequest, Todo, target_kinds,
 };
 use kiln_cluster::{ApiError, Call, ObjectPatch, Reason, Reply};
 use kiln_object::{Kinds, ObjectId, metadata};
@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How long to wait after a panic.
 const AGAIN: Duration = Duration::from_secs(5);
 
-type Answered = (u64, Result<Answer, ApiError>);
+type Answered = (u64, Result<CleanupReply, ApiError>);
 /// What the permissions of a policy's account are found to lack.
 type Lacks = HashMap<ObjectId, Vec<String>>;
 
@@ -211,7 +211,7 @@ impl Driver {
     async fn answered(
         mut self,
         ticket: u64,
-        answer: Result<Answer, ApiError>,
+        answer: Result<CleanupReply, ApiError>,
         stored: &Arc<Registry>,
         kinds: &Kinds,
     ) -> Option<Self> {
@@ -300,13 +300,13 @@ async fn carry_out_todo(
     kinds: &Kinds,
     policy: &ObjectId,
     todo: Todo,
-) -> Result<Answer, ApiError> {
+) -> Result<CleanupReply, ApiError> {
     match todo {
         Todo::List(list) => {
             let reply = call(&shared.cleanup, kinds, &list, None, &shared.metrics, fence).await?;
             Ok(match reply {
-                Reply::List(listing) => Answer::Listed(listing),
-                _ => Answer::Done,
+                Reply::List(listing) => CleanupReply::Listed(listing),
+                _ => CleanupReply::Done,
             })
         }
         Todo::Delete { target, preconditions, propagation } => {
@@ -314,7 +314,7 @@ async fn carry_out_todo(
             let deleting =
                 delete_object(&shared.cleanup, kinds, &target, &preconditions, propagation);
             fence.write(deleting).await?;
-            Ok(Answer::Done)
+            Ok(CleanupReply::Done)
         }
         Todo::Status(status) => {
             let registry = shared.registry.borrow().clone();
@@ -327,7 +327,7 @@ async fn carry_out_todo(
             };
             // The policies are the engine's own business, not that of the account that deletes.
             call(&shared.controller, kinds, &patch, None, &shared.metrics, fence).await?;
-            Ok(Answer::Done)
+            Ok(CleanupReply::Done)
         }
     }
 }

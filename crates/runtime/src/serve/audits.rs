@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_admission::{Request, ValidationResult};
+use kiln_admission::{ReviewRequest, ValidationResult};
 use kiln_engine::{EvalEnv, Globals, WithGlobals};
 use kiln_object::{Kinds, ObjectId, metadata};
 
@@ -79,7 +79,12 @@ impl Evaluator {
 }
 
 /// Evaluates the rules that the answer to a request does not wait for.
-pub(crate) fn after_answer(told: &Told, desk: Arc<AdmissionState>, path: String, request: Request) {
+pub(crate) fn after_answer(
+    told: &Told,
+    desk: Arc<AdmissionState>,
+    path: String,
+    request: ReviewRequest,
+) {
     let shared = told.shared.clone();
     let Ok(permit) = Arc::clone(&told.audits).try_acquire_owned() else {
         shared.metrics.count("kiln_audits_dropped_total", &[]);
@@ -106,7 +111,7 @@ pub(crate) fn after_answer(told: &Told, desk: Arc<AdmissionState>, path: String,
 /// Counts results, and passes them on to where users read of them.
 pub(crate) fn tell(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     results: &[ValidationResult],
     blocked: bool,
 ) {

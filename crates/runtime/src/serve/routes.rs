@@ -8,9 +8,9 @@ use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_admission::authors::{AUTHOR_PATH, sign};
-use kiln_admission::policies::Check;
+use kiln_admission::policies::PolicyCheck;
 use kiln_admission::webhooks::{POLICY_PATH, is_served};
-use kiln_admission::{BadReview, Request, Reviewed};
+use kiln_admission::{BadReview, ReviewRequest, Reviewed};
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_engine::Verdict;
 use kiln_object::{Kinds, ObjectId};
@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use super::AdmissionState;
 use super::audits::{self, Evaluator};
-use super::body_budget::Body;
+use super::body_budget::BudgetedBody;
 use super::review_pool::{ReviewPermit, ReviewPool};
 use super::update_request_limiter::{Carriers, NotStored};
 use crate::calls::carry_out;
@@ -33,7 +33,7 @@ use crate::supervisor;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An answer of the server.
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type ServedResponse = Response<Full<Bytes>>;
 
 /// A request.
 pub(crate) struct Asked {
@@ -84,7 +84,7 @@ fn patience(query: &str) -> Option<Duration> {
 }
 
 /// Answers what is not a review.
-pub(crate) fn plain(shared: &AppState, asked: &Asked) -> Answer {
+pub(crate) fn plain(shared: &AppState, asked: &Asked) -> ServedResponse {
     let is_get = matches!(asked.method, Method::GET | Method::HEAD);
     match asked.path.as_str() {
         "/health/liveness" | "/livez" | "/healthz" if is_get => {
@@ -122,19 +122,19 @@ pub(crate) fn plain(shared: &AppState, asked: &Asked) -> Answer {
     }
 }
 
-pub(crate) fn text(status: StatusCode, words: &str) -> Answer {
+pub(crate) fn text(status: StatusCode, words: &str) -> ServedResponse {
     let mut answer = Response::new(Full::new(Bytes::copy_from_slice(words.as_bytes())));
     *answer.status_mut() = status;
     answer
 }
 
 /// The answer to a request that panicked.
-pub(crate) fn broken() -> Answer {
+pub(crate) fn broken() -> ServedResponse {
     let words = "internal error; see the Kiln log\n";
     text(StatusCode::INTERNAL_SERVER_ERROR, words)
 }
 
-fn json(body: Vec<u8>) -> Answer {
+fn json(body: Vec<u8>) -> ServedResponse {
     let mut answer = Response::new(Full::new(Bytes::from(body)));
     let form = http::HeaderValue::from_static("application/json");
     answer.headers_mut().insert(http::header::CONTENT_TYPE, form);
@@ -157,8 +157,8 @@ pub(crate) async fn review(
     told: Told,
     desk: Arc<AdmissionState>,
     asked: Asked,
-    body: Body,
-) -> Answer {
+    body: BudgetedBody,
+) -> ServedResponse {
     let shared = &told.shared;
     let began = Instant::now();
     let deadline = asked.deadline;
@@ -179,9 +179,14 @@ pub(crate) async fn review(
     answer
 }
 
-type Answered = (Answer, String, &'static str);
+type Answered = (ServedResponse, String, &'static str);
 
-async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body) -> Answered {
+async fn answer(
+    told: &Told,
+    desk: Arc<AdmissionState>,
+    asked: Asked,
+    body: BudgetedBody,
+) -> Answered {
     let Told { shared, carriers, reviews, turns, .. } = told;
     let Ok(permit) = Arc::clone(reviews).acquire_owned().await else {
         let ends = text(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
@@ -194,21 +199,22 @@ async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body
     let evaluator = Evaluator::new(shared, kinds.clone(), Arc::clone(&desk));
     let (path, deadline) = (asked.path.clone(), asked.deadline);
     // Reading and evaluating keep a processor busy: other connections go on meanwhile.
-    let review = move |turn: &ReviewPermit<'_>| -> Result<(Request, Option<Reviewed>), BadReview> {
-        let request = Request::read(&body.bytes, desk.settings.review_bytes, &kinds)?;
-        drop(body);
-        if policies {
-            return Ok((request, None));
-        }
-        if asked.path == AUTHOR_PATH {
-            let response = sign(&request.event, desk.settings.authors);
-            return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
-        }
-        let reviewed = evaluator.with_env(turn, deadline, |eval_env| {
-            desk.hooks.review(&asked.path, &request, eval_env, &desk.settings)
-        });
-        Ok((request, Some(reviewed)))
-    };
+    let review =
+        move |turn: &ReviewPermit<'_>| -> Result<(ReviewRequest, Option<Reviewed>), BadReview> {
+            let request = ReviewRequest::read(&body.bytes, desk.settings.review_bytes, &kinds)?;
+            drop(body);
+            if policies {
+                return Ok((request, None));
+            }
+            if asked.path == AUTHOR_PATH {
+                let response = sign(&request.event, desk.settings.authors);
+                return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
+            }
+            let reviewed = evaluator.with_env(turn, deadline, |eval_env| {
+                desk.hooks.review(&asked.path, &request, eval_env, &desk.settings)
+            });
+            Ok((request, Some(reviewed)))
+        };
     // A client that gives up leaves a review that goes on: it counts until it is over.
     let taken = turns.take(move |turn| (review(turn), permit)).await;
     let (reviewed, _permit) = taken.unzip();
@@ -312,7 +318,7 @@ async fn write_down(shared: &AppState, request: Value) -> Result<(), NotStored> 
     }
 }
 
-fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
+fn tell(shared: &AppState, reviewed: &Reviewed, request: &ReviewRequest) {
     let about = || {
         let event = &request.event;
         let namespace = event.namespace.as_deref().unwrap_or_default();
@@ -340,13 +346,14 @@ fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
 /// Checks a policy, and asks for the rights that it needs.
 async fn policy(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     settings: &kiln_admission::Settings,
 ) -> kiln_admission::Response {
     let check = |kinds: &Kinds| {
         let registry = shared.registry.borrow().clone();
         let others = registry.rules.rules().map(AsRef::as_ref);
-        Check::of(&request.event, others, kinds).held_to_author(&request.event, settings.authors)
+        PolicyCheck::of(&request.event, others, kinds)
+            .held_to_author(&request.event, settings.authors)
     };
     let mut checked = check(&shared.kinds.borrow().clone());
     if checked.may_be_new_kind()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::webhooks::{self, Address, is_current};
 use kiln_admission::{Hooks, Settings};
-use kiln_certificates::{Certificates, Names, Stored, validity};
+use kiln_certificates::{CertificateNames, Certificates, Stored, validity};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::Policy;
@@ -107,7 +107,7 @@ struct WebhookReconciler {
     warned: Vec<String>,
     /// Exceptions that do not hold.
     passed_over: Vec<Str>,
-    names: Names,
+    names: CertificateNames,
     /// The name that API servers call.
     called: String,
     address: Address,
@@ -423,12 +423,12 @@ fn host(shared: &AppState) -> Option<String> {
 }
 
 /// The names that API servers call the process by.
-fn names(shared: &AppState) -> Names {
+fn names(shared: &AppState) -> CertificateNames {
     let mut others: Vec<String> = host(shared).into_iter().collect();
     others.extend(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     others.sort();
     others.dedup();
-    Names {
+    CertificateNames {
         service: shared.options.service.as_str().into(),
         namespace: shared.options.namespace.as_str().into(),
         others,

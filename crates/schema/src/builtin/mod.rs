@@ -5,18 +5,20 @@ mod v1_36;
 
 use std::borrow::Cow;
 
-use crate::table::{Field, Kind, ListType, MapType, PatchStrategy, Shape, ShapeId, Span, Table};
-use crate::{Scope, Version};
+use crate::table::{
+    ListType, MapType, PatchStrategy, ShapeId, Span, Table, TableField, TableKind, TableShape,
+};
+use crate::{KindScope, KubernetesVersion};
 
-pub(crate) fn table(version: Version) -> &'static Table {
+pub(crate) fn table(version: KubernetesVersion) -> &'static Table {
     match version {
-        Version::V1_21 => &v1_21::TABLE,
-        Version::V1_36 => &v1_36::TABLE,
+        KubernetesVersion::V1_21 => &v1_21::TABLE,
+        KubernetesVersion::V1_36 => &v1_36::TABLE,
     }
 }
 
-const N: Option<Scope> = Some(Scope::Namespaced);
-const C: Option<Scope> = Some(Scope::Cluster);
+const N: Option<KindScope> = Some(KindScope::Namespaced);
+const C: Option<KindScope> = Some(KindScope::Cluster);
 
 #[allow(clippy::too_many_arguments, reason = "one call per generated entry, in the order of Shape")]
 const fn shape(
@@ -28,8 +30,8 @@ const fn shape(
     strategy: u8,
     merge_key: [u32; 2],
     map_keys: [u32; 2],
-) -> Shape {
-    Shape {
+) -> TableShape {
+    TableShape {
         fields: Span { start: fields[0], length: fields[1] },
         items,
         values,
@@ -50,8 +52,8 @@ const fn shape(
     }
 }
 
-const fn field(name: &'static str, shape: ShapeId) -> Field {
-    Field { name: Cow::Borrowed(name), shape }
+const fn field(name: &'static str, shape: ShapeId) -> TableField {
+    TableField { name: Cow::Borrowed(name), shape }
 }
 
 const fn key(name: &'static str) -> Cow<'static, str> {
@@ -61,8 +63,8 @@ const fn key(name: &'static str) -> Cow<'static, str> {
 const fn kind(
     api_version: &'static str,
     kind: &'static str,
-    scope: Option<Scope>,
+    scope: Option<KindScope>,
     shape: Option<ShapeId>,
-) -> Kind {
-    Kind { api_version: Cow::Borrowed(api_version), kind: Cow::Borrowed(kind), scope, shape }
+) -> TableKind {
+    TableKind { api_version: Cow::Borrowed(api_version), kind: Cow::Borrowed(kind), scope, shape }
 }

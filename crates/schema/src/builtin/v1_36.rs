@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::{C, N, field, key, kind, shape};
-use crate::table::{Field, Kind, Shape, Table};
+use crate::table::{Table, TableField, TableKind, TableShape};
 
 pub(super) static TABLE: Table = Table {
     shapes: Cow::Borrowed(&SHAPES),
@@ -15,7 +15,7 @@ pub(super) static TABLE: Table = Table {
 };
 
 #[rustfmt::skip]
-static SHAPES: [Shape; 808] = [
+static SHAPES: [TableShape; 808] = [
     shape([0, 0], 0, 0, 0, 0, 0, [0, 0], [0, 0]), shape([1054, 2], 0, 0, 0, 0, 0, [0, 0], [0, 0]),
     shape([1050, 2], 0, 0, 0, 0, 0, [0, 0], [0, 0]),
     shape([1048, 2], 0, 0, 0, 0, 0, [0, 0], [0, 0]),
@@ -432,7 +432,7 @@ static SHAPES: [Shape; 808] = [
 ];
 
 #[rustfmt::skip]
-static FIELDS: [Field; 1063] = [
+static FIELDS: [TableField; 1063] = [
     field("items", 140), field("metadata", 141), field("shardInfo", 142), field("metadata", 143),
     field("spec", 144), field("status", 145), field("conditions", 147),
     field("lastTransitionTime", 148), field("service", 149), field("creationTimestamp", 148),
@@ -767,7 +767,7 @@ static KEYS: [Cow<'static, str>; 21] = [
 ];
 
 #[rustfmt::skip]
-static KINDS: [Kind; 257] = [
+static KINDS: [TableKind; 257] = [
     kind("admission.k8s.io/v1", "DeleteOptions", None, Some(135)),
     kind("admission.k8s.io/v1", "WatchEvent", None, Some(137)),
     kind("admission.k8s.io/v1beta1", "DeleteOptions", None, Some(135)),

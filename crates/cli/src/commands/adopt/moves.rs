@@ -4,11 +4,11 @@ use std::io::Write as _;
 
 use kiln_object::identity::describe;
 use kiln_object::policy_kinds::{OWN_VERSION, POLICY_KINDS, PolicyFamily, PolicyRole};
-use kiln_runtime::Reader;
+use kiln_runtime::LiveReader;
 use kiln_value::{Map, Value};
 use kiln_yaml::emit_documents;
 
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// What kubectl and the engine write into annotations: it is about the stored object.
@@ -16,7 +16,7 @@ const OF_THE_OBJECT: [&str; 2] =
     ["kubectl.kubernetes.io/last-applied-configuration", "kiln.dev/author"];
 
 /// What is stored of the kinds that Kyverno has deprecated: those of `kyverno.io`, from ClusterPolicy to PolicyException.
-pub(super) fn stored(reader: &Reader) -> Result<Vec<Value>, Failure> {
+pub(super) fn stored(reader: &LiveReader) -> Result<Vec<Value>, CommandFailure> {
     let rows = POLICY_KINDS.iter().filter(|row| {
         row.own && row.family == PolicyFamily::Rules && row.role != PolicyRole::Request
     });
@@ -31,7 +31,7 @@ pub(super) fn stored(reader: &Reader) -> Result<Vec<Value>, Failure> {
 }
 
 /// Prints policies as they are to be stored in Kiln's own group.
-pub(super) fn print(ui: &Ui, reader: &Reader) -> CommandResult {
+pub(super) fn print(ui: &Ui, reader: &LiveReader) -> CommandResult {
     let moved: Vec<Value> = stored(reader)?.iter().map(moved).collect();
     let mut out = ui.stdout();
     out.write_all(emit_documents(&moved).as_bytes())?;
