@@ -141,9 +141,9 @@ impl Reports {
 impl Controller {
     /// Follows reports where reporting is on and the cluster has them.
     pub(crate) fn follow_reports(&mut self) {
-        let wanted = self.env.settings.reports
+        let wanted = self.env.settings.reports.on
             && self.policies.states.values().any(|held| held.record.policy.is_reported());
-        for kind in self.env.settings.report_form.kinds() {
+        for kind in self.env.settings.reports.form.kinds() {
             if wanted && self.env.kinds.get(&kind).is_some() {
                 self.cache.follow(&kind);
             }
@@ -152,7 +152,7 @@ impl Controller {
 
     /// Removes results of policies that are gone.
     pub(crate) fn prune_reports(&mut self) {
-        if !self.policies.is_running() || !self.env.settings.reports {
+        if !self.policies.is_running() || !self.env.settings.reports.on {
             return;
         }
         let is_there = |policy: &str| {
@@ -160,7 +160,7 @@ impl Controller {
             held.any(|held| held.record.policy.is_reported() && held.record.policy.key() == policy)
         };
         let mut lost = Vec::new();
-        let kinds = self.env.settings.report_form.kinds();
+        let kinds = self.env.settings.reports.form.kinds();
         for entry in kinds.iter().flat_map(|kind| self.cache.entries(&KindKey::of(kind))) {
             let Ok(id) = ObjectId::of(&entry.object) else { continue };
             for policy in results(&entry.object).filter_map(policy_of) {
@@ -176,7 +176,7 @@ impl Controller {
 
     /// Reports how the work on a key ended.
     pub(crate) fn report(&mut self, key: &WorkKey, said: Option<Said>, worst: Option<&Condition>) {
-        let reported = self.env.settings.reports && key.rule.policy.is_reported();
+        let reported = self.env.settings.reports.on && key.rule.policy.is_reported();
         let Some(said) = said.filter(|_| reported) else { return };
         let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else { return };
         let Some((trigger, _)) = self.cache.by_uid(&key.trigger) else { return };
@@ -184,7 +184,7 @@ impl Controller {
         if is_report_group(&trigger.gvk.group) {
             return;
         }
-        let kinds = self.env.settings.report_form.kinds();
+        let kinds = self.env.settings.reports.form.kinds();
         let kind = match self.env.kinds.is_namespaced(&trigger.gvk) {
             Some(true) => &kinds[0],
             _ => &kinds[1],
@@ -192,7 +192,7 @@ impl Controller {
         let id = ObjectId::new(
             kind.clone(),
             &trigger.namespace,
-            &self.env.settings.report_form.name(&key.trigger),
+            &self.env.settings.reports.form.name(&key.trigger),
         );
         if !self.cache.kinds.contains_key(&KindKey::of(kind)) {
             return;
@@ -278,22 +278,22 @@ impl Controller {
     }
 
     fn change_report(&mut self, id: ObjectId, policy: Str, result: Option<Value>) {
-        self.reports.change(id, policy, result, self.now + self.env.settings.report_after);
+        self.reports.change(id, policy, result, self.now + self.env.settings.reports.after);
     }
 
     /// Writes the reports that are due.
     pub(crate) fn write_reports(&mut self) {
-        let backoff = self.env.settings.backoff;
-        let form = self.env.settings.report_form.clone();
+        let backoff = self.env.settings.retry.backoff;
+        let form = self.env.settings.reports.form.clone();
         for (id, call) in self.reports.poll(self.now, &self.cache, &form, backoff) {
             self.ask(Purpose::Report(id), call);
         }
     }
 
     pub(crate) fn report_answered(&mut self, id: &ObjectId, answer: Result<Reply, ApiError>) {
-        let (now, settings) = (self.now, &self.env.settings);
+        let (now, retry) = (self.now, self.env.settings.retry);
         let failed = answer.as_ref().err().map(|error| error.reason);
-        self.reports.on_reply(id, failed, |tries| now + backoff(settings, tries));
+        self.reports.on_reply(id, failed, |tries| now + backoff(retry, tries));
         let Ok(reply) = answer else { return };
         let difference = match reply.object() {
             Some(object) => self.cache.note_answer(&object),

@@ -98,7 +98,7 @@ pub(crate) fn admitted(
     let object = ReportedObject { id: object.id.clone(), uid };
     let found = ReportNews::Found { object, results: results.to_vec(), scanned: false };
     // A scan finds out what is left out now.
-    if shared.findings.try_send(found).is_err() {
+    if shared.news.findings.try_send(found).is_err() {
         tracing::debug!("too many results wait to be reported");
     }
 }

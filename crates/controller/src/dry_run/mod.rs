@@ -170,12 +170,10 @@ pub fn rehearse(rehearsal: DryRun<'_>, now: u64) -> DryRunResult {
         );
     }
     // Reports are about what happened.
-    let unreported = Settings {
-        reports: false,
-        follow_rights: false,
-        claim_keys: ClaimKeys::believing(),
-        ..settings.clone()
-    };
+    let mut unreported = settings.clone();
+    unreported.reports.on = false;
+    unreported.follow_rights = false;
+    unreported.claim_keys = ClaimKeys::believing();
     let mut feed = PolicyFeed::new(compile);
     for kind in policy_kinds {
         // Where policies cannot be read, there are none.

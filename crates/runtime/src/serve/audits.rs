@@ -35,7 +35,7 @@ pub(crate) struct Evaluator {
 impl Evaluator {
     pub(crate) fn new(shared: &AppState, kinds: Kinds, desk: Arc<AdmissionState>) -> Self {
         Evaluator {
-            client: shared.admission.clone(),
+            client: shared.clients.admission.clone(),
             kinds,
             globals: shared.globals.borrow().clone(),
             rights: Arc::clone(&shared.rights),
@@ -124,7 +124,7 @@ pub(crate) fn tell(
         ];
         shared.metrics.count("kiln_rule_results_total", &labels);
     }
-    if request.event.dry_run || results.is_empty() {
+    if request.event.request.dry_run || results.is_empty() {
         return;
     }
     let event = &request.event;
@@ -139,5 +139,5 @@ pub(crate) fn tell(
     reporter::admitted(shared, request, &object, results, blocked);
     let checked = Happened::Checked { object, results: results.into(), blocked, scanned: false };
     // Events are for people: when there are too many of them, some are left out.
-    let _ = shared.happened.try_send(checked);
+    let _ = shared.news.happened.try_send(checked);
 }

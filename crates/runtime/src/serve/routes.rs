@@ -246,7 +246,7 @@ async fn answer(
                 let why = format!("cannot store the admission request as an UpdateRequest: {why}");
                 reviewed.response = kiln_admission::Response::failed(why);
             }
-            if reviewed.audits && reviewed.response.is_allowed() && !request.event.dry_run {
+            if reviewed.audits && reviewed.response.is_allowed() && !request.event.request.dry_run {
                 audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);
@@ -301,7 +301,7 @@ async fn tell_controller(
         }
     }
     // A busy controller is not waited for: it goes without, and finds out by its watches.
-    if shared.hints.try_send(hint).is_err() {
+    if shared.news.hints.try_send(hint).is_err() {
         tracing::debug!("the controller takes no observed requests now");
     }
     written
@@ -310,7 +310,7 @@ async fn tell_controller(
 /// Stores a request for the leader.
 async fn write_down(shared: &AppState, request: Value) -> Result<(), NotStored> {
     let kinds = shared.kinds.borrow().clone();
-    match carry_out(&shared.admission, &kinds, &Call::create(request)).await {
+    match carry_out(&shared.clients.admission, &kinds, &Call::create(request)).await {
         Ok(_) => Ok(()),
         // The same was written down a moment ago.
         Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
@@ -325,11 +325,13 @@ fn tell(shared: &AppState, reviewed: &Reviewed, request: &ReviewRequest) {
         ObjectId::new(event.kind.clone(), namespace, &event.name)
     };
     for (rule, verdict) in &reviewed.ran {
-        if *verdict == Verdict::Pass && reviewed.response.patch.is_some() && !request.event.dry_run
+        if *verdict == Verdict::Pass
+            && reviewed.response.patch.is_some()
+            && !request.event.request.dry_run
         {
             // Events are for people: when there are too many of them, some are left out.
             let mutated = Happened::Mutated { rule: rule.clone(), object: about() };
-            let _ = shared.happened.try_send(mutated);
+            let _ = shared.news.happened.try_send(mutated);
         }
         let policy = rule.policy.key();
         let labels =
@@ -357,7 +359,7 @@ async fn policy(
     };
     let mut checked = check(&shared.kinds.borrow().clone());
     if checked.may_be_new_kind()
-        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.admission).await
+        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.clients.admission).await
     {
         // Kyverno: a kind that was just created counts.
         checked = check(&kinds);
@@ -371,7 +373,8 @@ async fn policy(
                 let role = match question.role() {
                     Some(role) => {
                         let kinds = shared.kinds.borrow().clone();
-                        let read = carry_out(&shared.admission, &kinds, &Call::Get(role)).await;
+                        let read =
+                            carry_out(&shared.clients.admission, &kinds, &Call::Get(role)).await;
                         // What cannot be read is not known to be held.
                         read.ok().and_then(Reply::object)
                     }
@@ -400,7 +403,8 @@ async fn policy(
 
 /// Whether a user may do something.
 async fn is_allowed(shared: &AppState, review: &Value) -> Result<bool, ApiError> {
-    let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
+    let answer =
+        shared.clients.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
     Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool).unwrap_or(false))
 }
 

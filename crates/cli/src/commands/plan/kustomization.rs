@@ -166,7 +166,7 @@ fn applied_to(live: Value, object: &Value) -> Value {
     {
         remove_gone(&mut merged, &last, object);
     }
-    let schema = Schema::builtin(KubernetesVersion::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::NEWEST);
     let is_builtin = schema.root_of(object).is_some();
     if !is_builtin
         || strategic_merge(&mut merged, object, &schema, &StrategicRules::kubernetes()).is_err()
@@ -208,7 +208,7 @@ fn remove_gone(live: &mut Value, last: &Value, now: &Value) {
 
 /// The fields in which two objects differ, as paths.
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
-    let schema = Schema::builtin(KubernetesVersion::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::NEWEST);
     let patch = diff(before, after, &schema).to_value();
     let operations = patch.as_list().into_iter().flatten();
     let fields: BTreeSet<String> = operations
