@@ -101,7 +101,7 @@ fn complete(event: &mut Event, request: &Value, kinds: &Kinds) {
     }
     for key in ["kind", "requestKind", "resource", "requestResource"] {
         if let Some(value @ Value::Map(_)) = request.get(key) {
-            event.given.insert(format!("request.{key}"), value.clone());
+            event.context.given.insert(format!("request.{key}"), value.clone());
         }
     }
 }
@@ -309,7 +309,7 @@ mod tests {
         .unwrap();
         assert_eq!(request.event.kind, Gvk::new("v1", "Pod"));
         assert_eq!(sent_kind(&request.event), Gvk::new("v1", "PodExecOptions"));
-        let kind = request.event.given.get("request.kind").unwrap();
+        let kind = request.event.context.given.get("request.kind").unwrap();
         assert_eq!(kind.str_at(["kind"]), Some("PodExecOptions"));
     }
 

@@ -138,7 +138,7 @@ impl Controller {
         let env = EvaluationEnvironment {
             settings,
             kinds,
-            schema: Schema::builtin(KubernetesVersion::V1_36),
+            schema: Schema::builtin(KubernetesVersion::NEWEST),
             globals: Arc::default(),
             evaluate: Box::new(Engine),
         };
@@ -465,8 +465,8 @@ impl Controller {
 
     fn list_failed(&mut self, key: &KindKey, error: ApiError) {
         let is_forbidden = error.reason == Reason::Forbidden;
-        let settings = &self.env.settings;
-        self.cache.list_failed(key, error, self.now, |failures| backoff(settings, failures));
+        let retry = self.env.settings.retry;
+        self.cache.list_failed(key, error, self.now, |failures| backoff(retry, failures));
         self.wake_waiting_for(key);
         self.start_if_known();
         self.scan_known_kinds();

@@ -15,7 +15,7 @@ use crate::work_queue::{Pending, WorkKey};
 impl Controller {
     /// Whether no rule sees an object, or a subresource of it.
     pub(crate) fn is_filtered(&self, id: &ObjectId, subresource: &str) -> bool {
-        let mut filters = self.env.settings.filters.iter();
+        let mut filters = self.env.settings.rules.filters.iter();
         filters.any(|filter| filter.takes(&id.gvk, subresource, &id.namespace, &id.name))
     }
 
@@ -23,7 +23,7 @@ impl Controller {
     pub(crate) fn on_difference(&mut self, difference: &Difference, own: bool) {
         let Difference { id, old, new, touched } = difference;
         self.on_claim(difference);
-        if KindKey::of(&id.gvk) == KindKey::of(&self.env.settings.update_requests) {
+        if KindKey::of(&id.gvk) == KindKey::of(&self.env.settings.requests.kind) {
             self.request_changed(id, new.as_ref());
         }
         for key in self.queue.readers_of(id, [old.as_ref(), new.as_ref()]) {
@@ -58,7 +58,7 @@ impl Controller {
             let Some(rule) = rule.filter(|rule| rule.lifecycle.synchronize) else { continue };
             let key = WorkKey { rule: rule.id.clone(), trigger };
             self.remember_cause(&key, &mark, self.proof(object));
-            match self.env.settings.made_again_after {
+            match self.env.settings.retry.made_again_after {
                 wait if wait > 0 && new.is_none() => self.queue.enqueue_at(&key, self.now + wait),
                 _ => self.queue.enqueue(&key, self.now),
             }
@@ -206,7 +206,7 @@ impl Controller {
                 state.add(event, rule.asks_for_user());
             }
             // Exclusion of users is known from requests, and those of other processes take a moment.
-            match self.env.settings.patience {
+            match self.env.settings.requests.patience {
                 wait if wait > 0 && user.is_none() && !own => {
                     self.queue.enqueue_at(&key, self.now + wait);
                 }

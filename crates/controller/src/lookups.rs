@@ -287,7 +287,7 @@ impl Controller {
         KnownAnswers {
             lookups: &self.lookups,
             now: self.now,
-            on: self.env.settings.services,
+            on: self.env.settings.rules.services,
             missing: RefCell::default(),
         }
     }

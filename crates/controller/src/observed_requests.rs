@@ -163,7 +163,7 @@ impl Controller {
             }
             Unseen::Over => {}
             Unseen::No if joined => {}
-            Unseen::No => self.observed.add(hint, self.now, self.env.settings.hints),
+            Unseen::No => self.observed.add(hint, self.now, self.env.settings.requests.hints),
         }
     }
 
@@ -176,8 +176,9 @@ impl Controller {
 
     pub(crate) fn forget_old_hints(&mut self) {
         let cache = &self.cache;
-        self.observed
-            .forget_old(self.now, self.env.settings.hint_life, |kind| cache.is_followed(kind));
+        self.observed.forget_old(self.now, self.env.settings.requests.hint_life, |kind| {
+            cache.is_followed(kind)
+        });
     }
 
     /// What a request did before this process began to watch: of that only the request tells.
@@ -266,11 +267,11 @@ impl Controller {
         let uid = hint.uid().map(Str::from);
         let uid = uid.or_else(|| self.cache.get(id).and_then(metadata::uid).map(Str::from));
         let Some(uid) = uid else {
-            return self.observed.add(hint, self.now, self.env.settings.hints);
+            return self.observed.add(hint, self.now, self.env.settings.requests.hints);
         };
         let seen = self.keys_without_user(&uid, |event| event.may_come_from(&hint));
         if seen.is_empty() {
-            return self.observed.add(hint, self.now, self.env.settings.hints);
+            return self.observed.add(hint, self.now, self.env.settings.requests.hints);
         }
         for key in seen {
             let state = self.queue.entry(&key);

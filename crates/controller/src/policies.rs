@@ -72,7 +72,7 @@ impl Controller {
     pub(crate) fn records_answered(&mut self, answer: Result<Reply, ApiError>) {
         let Ok(reply) = answer else {
             self.policies.start =
-                Start::Records { at: self.now + self.env.settings.backoff, asked: false };
+                Start::Records { at: self.now + self.env.settings.retry.backoff, asked: false };
             return;
         };
         for object in reply.listing().unwrap_or_default().objects {
@@ -87,7 +87,7 @@ impl Controller {
         }
         self.policies.start = Start::Policies;
         self.cache.follow(&Gvk::new("v1", "Namespace"));
-        let requests = self.env.settings.update_requests.clone();
+        let requests = self.env.settings.requests.kind.clone();
         self.cache.follow(&requests);
     }
 
@@ -98,7 +98,7 @@ impl Controller {
         }
         let Some(given) = &self.policies.given else { return };
         // Requests say which changes are ignored.
-        let requests = self.cache.kinds.get(&KindKey::of(&self.env.settings.update_requests));
+        let requests = self.cache.kinds.get(&KindKey::of(&self.env.settings.requests.kind));
         let requests_known = requests.is_none_or(|kind| match &kind.state {
             KindState::Failed(error) => {
                 matches!(error.reason, Reason::UnknownKind | Reason::Forbidden)
@@ -122,7 +122,7 @@ impl Controller {
 
     /// A kind is known: rules that it fires may begin.
     pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
-        if *key == KindKey::of(&self.env.settings.update_requests) {
+        if *key == KindKey::of(&self.env.settings.requests.kind) {
             let mut stored: Vec<Value> =
                 self.cache.entries(key).map(|entry| entry.object.clone()).collect();
             stored.sort_by_key(RequestOrder::of);
@@ -346,7 +346,7 @@ impl Controller {
 
     /// Whose rights the reads and writes of a key are held to.
     pub(crate) fn author(&self, key: &WorkKey) -> Option<User> {
-        if !self.env.settings.authors.hold_those(key.rule.policy.namespace.is_some()) {
+        if !self.env.settings.rules.authors.hold_those(key.rule.policy.namespace.is_some()) {
             return None;
         }
         let held = self.policies.of(&key.rule.policy)?;

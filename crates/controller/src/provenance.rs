@@ -77,7 +77,7 @@ impl Provenance {
 
 /// Whether a stored object holds what a rule wants of it.
 pub fn is_in_step(wanted: &Value, live: &Value) -> bool {
-    let schema = Schema::builtin(KubernetesVersion::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::NEWEST);
     covers(&wanted_form(wanted), &live_form(live, wanted), &schema)
 }
 

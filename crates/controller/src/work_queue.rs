@@ -140,7 +140,7 @@ impl Pending {
         event.operation = self.operation;
         event.matched_as = self.operation.unwrap_or(Operation::Create);
         event.user = self.user.clone();
-        event.own = self.own;
+        event.context.own = self.own;
         event
     }
 }

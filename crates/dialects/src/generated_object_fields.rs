@@ -6,7 +6,7 @@
 use kiln_diagnostic::{Diagnostic, did_you_mean};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{Filters, Mutate, MutateTarget, Mutation, PatchBody};
-use kiln_schema::types::{SchemaType, StructId, types};
+use kiln_schema::types::{SchemaType, StructId, newest_types};
 use kiln_value::{Path, Segment, Value, json};
 use kiln_variables::Template;
 
@@ -23,7 +23,7 @@ pub(crate) struct FieldProblem {
 
 /// What is wrong with an object of a kind, or with a part of one.
 pub(crate) fn problems(kind: &Gvk, object: &Value) -> Vec<FieldProblem> {
-    let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
+    let Some(id) = newest_types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
     let mut checker = FieldChecker::new(&kind.kind);
     checker.members(id, object, true);
     checker.found
@@ -31,7 +31,7 @@ pub(crate) fn problems(kind: &Gvk, object: &Value) -> Vec<FieldProblem> {
 
 /// What is wrong with a value that is put at a JSON Pointer of an object of a kind; without a value, with the pointer.
 fn problems_at(kind: &Gvk, pointer: &str, value: Option<&Value>) -> Vec<FieldProblem> {
-    let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
+    let Some(id) = newest_types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
     at(&kind.kind, &SchemaType::Struct(id), pointer, value)
 }
 
@@ -48,7 +48,9 @@ pub(crate) fn problems_at_all(
 /// one of its elements.
 pub(crate) fn problems_below(kinds: &[Gvk], fields: &[&str], part: &Value) -> Vec<FieldProblem> {
     of_all(kinds, |kind| {
-        let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
+        let Some(id) = newest_types().kind(&kind.api_version(), &kind.kind) else {
+            return Vec::new();
+        };
         let mut checker = FieldChecker::new(&kind.kind);
         let root = SchemaType::Struct(id);
         let mut ty = &root;
@@ -81,7 +83,8 @@ fn element_of(ty: &SchemaType) -> &SchemaType {
 
 /// What is wrong with a value that is put at a JSON Pointer below the metadata of any object.
 pub(crate) fn metadata_problems(pointer: &str, value: &Value) -> Vec<FieldProblem> {
-    let meta = types().kind("v1", "Namespace").and_then(|id| types().field(id, "metadata"));
+    let meta =
+        newest_types().kind("v1", "Namespace").and_then(|id| newest_types().field(id, "metadata"));
     meta.map_or_else(Vec::new, |meta| at("metadata", &meta.ty, pointer, Some(value)))
 }
 
@@ -123,11 +126,11 @@ enum Member<'t> {
 }
 
 fn member<'t>(id: StructId, name: &str, is_root: bool) -> Member<'t> {
-    if let Some(field) = types().field(id, name) {
+    if let Some(field) = newest_types().field(id, name) {
         return Member::Of(&field.ty);
     }
     // Claims of StatefulSets are written as whole objects.
-    let is_object = is_root || types().get(id).name == "core/v1.PersistentVolumeClaim";
+    let is_object = is_root || newest_types().get(id).name == "core/v1.PersistentVolumeClaim";
     match is_object && matches!(name, "apiVersion" | "kind") {
         true => Member::Anything,
         false => Member::Unknown,
@@ -224,7 +227,7 @@ impl<'k> FieldChecker<'k> {
     }
 
     fn unknown(&mut self, id: StructId, name: &str) {
-        let fields: Vec<&str> = types().fields(id).iter().map(|field| field.name).collect();
+        let fields: Vec<&str> = newest_types().fields(id).iter().map(|field| field.name).collect();
         let is_root = self.path.segments().len() == 1;
         let hint = match did_you_mean(name, fields.iter().copied()) {
             Some(meant) => format!("did you mean {meant:?}?"),
@@ -390,7 +393,7 @@ fn targeted(targets: &[MutateTarget], kinds: &Kinds) -> Option<Vec<Gvk>> {
 fn built_in(mut kinds: Vec<Gvk>) -> Option<Vec<Gvk>> {
     kinds.sort();
     kinds.dedup();
-    let is_known = |kind: &Gvk| types().kind(&kind.api_version(), &kind.kind).is_some();
+    let is_known = |kind: &Gvk| newest_types().kind(&kind.api_version(), &kind.kind).is_some();
     kinds.iter().all(is_known).then_some(kinds)
 }
 

@@ -6,7 +6,7 @@ use kiln_fields::{Field, FieldTable, Support};
 use kiln_gotemplate::{FunctionSet, functions as template_functions};
 use kiln_jmespath::functions as jmespath_functions;
 
-use crate::outline::{Entry, Step, entry_at, outline, unquoted};
+use crate::outline::{Entry, OutlineStep, entry_at, outline, unquoted};
 use crate::subject::{DocumentSubject, TextLanguage, in_words};
 use crate::text_document::TextDocument;
 use crate::variables::{REQUEST_VARIABLES, TEMPLATE_FIELDS, name_at, variables};
@@ -30,7 +30,7 @@ pub(crate) fn hover(document: &TextDocument, at: usize) -> Option<(String, Range
         let about = word(document, &part, &entries, language, &name, entry)?;
         return Some((about, offset + place.start..offset + place.end));
     }
-    if entry.path.len() == 1 && entry.path[0] == Step::Key("kind".to_owned()) {
+    if entry.path.len() == 1 && entry.path[0] == OutlineStep::Key("kind".to_owned()) {
         let kind = subject.kind.filter(|kind| kind.name == unquoted(value))?;
         let versions = kind.api_versions.join("`, `");
         let text = format!("**{}** (`{versions}`)\n\n{}", kind.name, kind.summary);

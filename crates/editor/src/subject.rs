@@ -2,7 +2,7 @@
 
 use kiln_fields::{DocumentKind, Field, FieldTable, FieldType, kustomize};
 
-use crate::outline::{Entry, Step, unquoted};
+use crate::outline::{Entry, OutlineStep, unquoted};
 use crate::text_document::TextDocument;
 
 /// The names of kustomization files, whose `kind` may be missing.
@@ -28,9 +28,9 @@ pub(crate) enum TextLanguage {
 impl DocumentSubject {
     pub(crate) fn of(document: &TextDocument, entries: &[Entry]) -> Self {
         let top = |name: &str| {
-            let entry = entries
-                .iter()
-                .find(|entry| matches!(entry.path.as_slice(), [Step::Key(key)] if key == name));
+            let entry = entries.iter().find(
+                |entry| matches!(entry.path.as_slice(), [OutlineStep::Key(key)] if key == name),
+            );
             entry.map(|entry| unquoted(&document.text()[entry.value.clone()]).to_owned())
         };
         DocumentSubject::called(document, top("apiVersion").as_deref(), top("kind").as_deref())
@@ -58,7 +58,7 @@ impl DocumentSubject {
     }
 
     /// What may stand at a path; several types where the table has several forms, none where any value may.
-    pub(crate) fn types_at(self, path: &[Step]) -> Vec<FieldType> {
+    pub(crate) fn types_at(self, path: &[OutlineStep]) -> Vec<FieldType> {
         let Some(kind) = self.kind else { return Vec::new() };
         let mut types = vec![FieldType::Table(kind.table)];
         for step in path {
@@ -70,14 +70,17 @@ impl DocumentSubject {
     }
 
     /// The field that a path leads to, if its last step is a key of a table.
-    pub(crate) fn field_at(self, path: &[Step]) -> Option<(&'static Field, &'static FieldTable)> {
+    pub(crate) fn field_at(
+        self,
+        path: &[OutlineStep],
+    ) -> Option<(&'static Field, &'static FieldTable)> {
         let (last, above) = path.split_last()?;
         let name = last.key()?;
         self.tables_at(above).into_iter().find_map(|table| Some((find(table, name)?, table)))
     }
 
     /// The tables whose fields may stand at a path.
-    pub(crate) fn tables_at(self, path: &[Step]) -> Vec<&'static FieldTable> {
+    pub(crate) fn tables_at(self, path: &[OutlineStep]) -> Vec<&'static FieldTable> {
         let tables = self.types_at(path).into_iter().filter_map(|holds| match holds {
             FieldType::Table(table) => Some(table),
             _ => None,
@@ -92,7 +95,7 @@ impl DocumentSubject {
     /// The language of the text around a byte of a value, and the part of the value that is in it.
     pub(crate) fn language_at(
         self,
-        path: &[Step],
+        path: &[OutlineStep],
         value: &str,
         at: usize,
     ) -> Option<(TextLanguage, std::ops::Range<usize>)> {
@@ -127,18 +130,19 @@ pub(crate) fn find(table: &'static FieldTable, name: &str) -> Option<&'static Fi
         .or_else(|| table.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)))
 }
 
-fn inside(holds: &FieldType, step: &Step) -> Vec<FieldType> {
+fn inside(holds: &FieldType, step: &OutlineStep) -> Vec<FieldType> {
     match (holds, step) {
         (FieldType::Either(forms), step) => {
             forms.iter().flat_map(|form| inside(form, step)).collect()
         }
-        (FieldType::Table(table), Step::Key(key)) => {
+        (FieldType::Table(table), OutlineStep::Key(key)) => {
             find(table, key).map(|field| field.holds).into_iter().collect()
         }
-        (FieldType::Map(inner), Step::Key(_)) | (FieldType::List(inner), Step::Index(_)) => {
+        (FieldType::Map(inner), OutlineStep::Key(_))
+        | (FieldType::List(inner), OutlineStep::Index(_)) => {
             vec![**inner]
         }
-        (FieldType::Tables(table), Step::Index(_)) => vec![FieldType::Table(table)],
+        (FieldType::Tables(table), OutlineStep::Index(_)) => vec![FieldType::Table(table)],
         _ => Vec::new(),
     }
 }

@@ -7,7 +7,7 @@ use kiln_jmespath::{Expression, JmesPathEnvironment, JmesPathLimits, NoAmbientSo
 use kiln_value::{Path, Value, json};
 use kiln_yaml::{ReadOptions, read_bytes};
 
-use crate::outline::{Entry, Step, unquoted};
+use crate::outline::{Entry, OutlineStep, unquoted};
 use crate::subject::TextLanguage;
 
 /// What every rule of Kyverno can read, with what it is.
@@ -53,7 +53,7 @@ pub(crate) struct Variable {
     /// Where it gets its name.
     pub(crate) place: Range<usize>,
     /// Only what is below this path can read it.
-    pub(crate) scope: Vec<Step>,
+    pub(crate) scope: Vec<OutlineStep>,
 }
 
 /// The variables of a language that one document defines.
@@ -73,7 +73,7 @@ pub(crate) fn variables(
     let whole =
         whole.ok().and_then(|read| read.into_iter().next()).map(kiln_yaml::Document::into_value);
     let named = entries.iter().filter_map(|entry| match entry.path.as_slice() {
-        [scope @ .., Step::Key(key), Step::Index(at), Step::Key(name)]
+        [scope @ .., OutlineStep::Key(key), OutlineStep::Index(at), OutlineStep::Key(name)]
             if key == list && name == "name" =>
         {
             Some((entry, scope, *at))
@@ -89,8 +89,8 @@ pub(crate) fn variables(
             let path: Path = scope
                 .iter()
                 .map(|step| match step {
-                    Step::Key(key) => kiln_value::Segment::from(key.as_str()),
-                    Step::Index(index) => kiln_value::Segment::from(*index),
+                    OutlineStep::Key(key) => kiln_value::Segment::from(key.as_str()),
+                    OutlineStep::Index(index) => kiln_value::Segment::from(*index),
                 })
                 .chain([list.into(), at.into()])
                 .collect();

@@ -43,7 +43,7 @@ pub use context::place;
 pub use evaluate::evaluate;
 pub use input::author;
 pub use input::eval_env::EvalEnv;
-pub use input::event::{Event, User};
+pub use input::event::{Event, EventContext, RequestDetails, User};
 pub use input::external_data::{
     ExternalData, ExternalDataError, NoExternalData, ServiceAnswer, ServiceRequest,
 };

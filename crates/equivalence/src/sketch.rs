@@ -154,13 +154,13 @@ fn texts(words: &Words) -> Sketch {
 
 /// What the paths of policies say about a kind that is not known.
 fn of_paths(words: &Words) -> Sketch {
-    let mut root = Tree::default();
+    let mut root = SketchTree::default();
     for path in &words.paths {
         root.add(path);
     }
     let mut sketch = root.sketch(words, false);
     if !words.element_paths.is_empty() {
-        let mut element = Tree::default();
+        let mut element = SketchTree::default();
         words.element_paths.iter().for_each(|path| element.add(path));
         add_to_lists(&mut sketch, &element, words);
     }
@@ -171,11 +171,11 @@ fn of_paths(words: &Words) -> Sketch {
 }
 
 #[derive(Debug, Default)]
-struct Tree {
-    below: BTreeMap<String, Tree>,
+struct SketchTree {
+    below: BTreeMap<String, SketchTree>,
 }
 
-impl Tree {
+impl SketchTree {
     fn add(&mut self, path: &[String]) {
         if let Some((first, rest)) = path.split_first() {
             self.below.entry(first.clone()).or_default().add(rest);
@@ -208,7 +208,7 @@ impl Tree {
 }
 
 /// Elements of lists may be maps with the fields that loops read.
-fn add_to_lists(sketch: &mut Sketch, element: &Tree, words: &Words) {
+fn add_to_lists(sketch: &mut Sketch, element: &SketchTree, words: &Words) {
     match sketch {
         Sketch::Fields(fields) => {
             fields.values_mut().for_each(|field| add_to_lists(&mut field.sketch, element, words));

@@ -184,7 +184,7 @@ impl OfflineState<'_> {
         events: &mut VecDeque<Event>,
     ) -> Option<Value> {
         let trigger = self.called(event.trigger().unwrap_or(&Value::Null));
-        let given = event.lineage.is_empty();
+        let given = event.context.lineage.is_empty();
         let mut event = event.clone();
         // What rules did to a resource before its turn came stays done.
         if given
@@ -291,18 +291,18 @@ impl OfflineState<'_> {
     /// The event as one rule sees it: with the values that were given for it.
     fn prepare(&self, event: &Event, rule: &RuleId, trigger: &ObjectId) -> Event {
         let mut event = event.clone();
-        event.given = self.job.values.given(rule, &trigger.name);
+        event.context.given = self.job.values.given(rule, &trigger.name);
         // Kyverno: what is given for the object is in it, also where rules are matched.
         if let Some(object) = &mut event.object {
-            for (name, value) in event.given.iter() {
+            for (name, value) in event.context.given.iter() {
                 if let Some(path) = name.strip_prefix("request.object.") {
                     place(object, path, value.clone());
                 }
             }
         }
-        event.given_each = self.job.values.given_each(rule);
+        event.context.given_each = self.job.values.given_each(rule);
         event.user.clone_from(&self.job.user);
-        let operation = event.given.get("request.operation").and_then(Value::as_str);
+        let operation = event.context.given.get("request.operation").and_then(Value::as_str);
         match operation.and_then(|text| text.parse::<Operation>().ok()) {
             Some(Operation::Delete) => {
                 event.old_object = event.object.take();
@@ -359,7 +359,7 @@ impl OfflineState<'_> {
                             Some(before) => Event::updated(before.clone(), object.object.clone()),
                         };
                         let lineage = outcome.lineage.clone();
-                        events.push_back(Event { own: true, lineage, ..event });
+                        events.push_back(event.by_engine(lineage));
                     }
                     made.push(object);
                 }

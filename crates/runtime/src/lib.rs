@@ -93,5 +93,5 @@ pub use options::{Only, RuntimeOptions};
 pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};
 pub use reader::LiveReader;
 pub use run::{RunError, logs, run, run_blocking, run_seen};
-pub use state::{ActivityState, AppState, NextDeletions};
+pub use state::{ActivityState, AppState, Clients, NewsChannels, NextDeletions, PartProgress};
 pub use uninstall::{Uninstall, uninstall, webhook_configurations};

@@ -107,13 +107,12 @@ pub fn take_refused(reader: &LiveReader, policies: &mut Vec<Value>) -> Vec<(Obje
 /// Finds out what rules would do, and does none of it.
 pub fn plan(reader: &LiveReader, input: PlanInput<'_>) -> DryRunResult {
     let PlanInput { kinds, policies, exceptions, all, namespace, around, admit, applied } = input;
-    let update_requests = reader.names.update_request();
-    let mut settings =
-        Settings { namespace: namespace.into(), update_requests, ..Settings::default() };
+    let mut settings = Settings { namespace: namespace.into(), ..Settings::default() };
+    settings.requests.kind = reader.names.update_request();
     configure(&mut settings, &around.settings);
     // There is no sender here whom the settings could exclude.
-    settings.patience = 0;
-    settings.services = !around.services.are_off();
+    settings.requests.patience = 0;
+    settings.rules.services = !around.services.are_off();
     let input = DryRun {
         cluster: reader,
         kinds,

@@ -154,7 +154,7 @@ pub(crate) fn admitted(
         None => ReportNews::FoundUnborn { object: id, results },
     };
     // A scan finds out what is left out now.
-    if shared.findings.try_send(found).is_err() {
+    if shared.news.findings.try_send(found).is_err() {
         tracing::debug!("too many results wait to be reported");
     }
 }

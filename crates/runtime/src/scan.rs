@@ -145,9 +145,9 @@ fn is_noise(gvk: &Gvk) -> bool {
 /// Checks all objects once, and then those that change.
 async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned: Vec<Gvk>) {
     for kind in shared.options.report_form().kinds() {
-        let reports = list_all(&shared.controller, &kinds, &kind, "", "").await;
+        let reports = list_all(&shared.clients.controller, &kinds, &kind, "", "").await;
         for report in reports.map(|listing| listing.objects).unwrap_or_default() {
-            let _ = shared.findings.send(ReportNews::Stored(report)).await;
+            let _ = shared.news.findings.send(ReportNews::Stored(report)).await;
         }
     }
     let settings = shared.options.settings().read(registry.config.as_ref()).0;
@@ -167,7 +167,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
         shared: shared.clone(),
     });
     let watcher = Watcher {
-        client: shared.controller.clone(),
+        client: shared.clients.controller.clone(),
         kinds: shared.kinds.clone(),
         stale_after: shared.options.stale_after,
         health: Arc::clone(&shared.health),
@@ -187,7 +187,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
             News::One(_, event) if event.change == Change::Deleted => {
                 let uid: Str = metadata::uid(&event.object).unwrap_or_default().into();
                 seen.remove(&uid);
-                let _ = shared.findings.send(ReportNews::Gone(uid)).await;
+                let _ = shared.news.findings.send(ReportNews::Gone(uid)).await;
                 continue;
             }
             News::One(_, event) => vec![event.object],
@@ -262,10 +262,11 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
             scanned: true,
         };
         // Events are for people: when there are too many of them, some are left out.
-        let _ = shared.happened.try_send(happened);
+        let _ = shared.news.happened.try_send(happened);
     }
     // A full channel slows the scan down, and loses nothing.
-    let _ = shared.findings.send(ReportNews::Found { object, results, by: FoundBy::Scan }).await;
+    let _ =
+        shared.news.findings.send(ReportNews::Found { object, results, by: FoundBy::Scan }).await;
 }
 
 /// What objects are checked with.
@@ -291,7 +292,7 @@ impl ObjectScanner {
     /// What rules find out about objects; on a thread that may wait for answers.
     fn evaluate(&self, objects: Vec<Value>) -> Vec<(ReportedObject, Vec<ValidationResult>)> {
         let view = ScanView {
-            client: &self.shared.controller,
+            client: &self.shared.clients.controller,
             kinds: &self.kinds,
             runtime: Handle::current(),
             namespaces: RefCell::default(),

@@ -13,8 +13,15 @@ use crate::{SchemaNode, builtin};
 pub enum KubernetesVersion {
     /// Kubernetes 1.21.2, which kustomize and Kyverno's strategic merge carry inside.
     V1_21,
-    /// Kubernetes 1.36.
+    /// Kubernetes 1.36: what the sandbox is, and what Kiln goes by without a cluster.
     V1_36,
+    /// Kubernetes 1.37.
+    V1_37,
+}
+
+impl KubernetesVersion {
+    /// The newest one. Versions only add to what merges how, so that it serves clusters of the others too.
+    pub const NEWEST: Self = KubernetesVersion::V1_37;
 }
 
 /// Whether objects of a kind belong to a namespace.

@@ -38,7 +38,7 @@ fn secret() -> Value {
 
 fn started(policy: &str, authors: Authors) -> World {
     let mut world = World::new();
-    world.settings.authors = authors;
+    world.settings.rules.authors = authors;
     world.restart();
     world.put(secret());
     world.apply(policy);

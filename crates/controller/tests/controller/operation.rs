@@ -568,7 +568,7 @@ fn services_are_asked_by_the_host_and_nobody_waits_for_others() {
     assert!(world.conditions()[0].contains("no services are allowed"), "{:?}", world.conditions());
 
     let mut world = World::new();
-    world.settings.services = true;
+    world.settings.rules.services = true;
     world.restart();
     world.apply(&asks);
     world.settle();

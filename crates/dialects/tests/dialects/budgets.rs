@@ -1,7 +1,9 @@
 //! What an evaluation may cost: counted, never timed, and said clearly when it is too much.
 
 use crate::support::{Objects, rules, run, run_within};
-use kiln_engine::{Effect, EvaluationLimits, Event, FailureKind, RuleOutcome, RuleSet, Verdict};
+use kiln_engine::{
+    Effect, EvaluationLimits, Event, FailureKind, Lineage, RuleOutcome, RuleSet, Verdict,
+};
 use kiln_value::{Value, value};
 
 fn policy(rest: &str) -> String {
@@ -166,7 +168,7 @@ fn reads_are_counted() {
 
 /// Plays a host: what rules make becomes events, until nothing is made any more.
 fn play(rules: &RuleSet, first: Value) -> (usize, Vec<String>) {
-    let mut waiting = vec![Event { own: true, ..Event::created(first) }];
+    let mut waiting = vec![Event::created(first).by_engine(Lineage::default())];
     let (mut made, mut stopped) = (0, Vec::new());
     while let Some(event) = waiting.pop() {
         for outcome in run(rules, &event, &Objects::default()) {
@@ -179,7 +181,7 @@ fn play(rules: &RuleSet, first: Value) -> (usize, Vec<String>) {
                 made += 1;
                 assert!(made < 1_000, "nothing stops the rules");
                 let lineage = outcome.lineage.clone();
-                waiting.push(Event { own: true, lineage, ..Event::created(ensure.object) });
+                waiting.push(Event::created(ensure.object).by_engine(lineage));
             }
         }
     }

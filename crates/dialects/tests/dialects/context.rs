@@ -237,7 +237,8 @@ fn given_values_stand_in_for_what_lies_outside() {
         ("z", value!("given")),
         ("request.operation", value!("UPDATE")),
     ]);
-    let event = Event { given, ..Event::created(objects(POD).remove(0)) };
+    let mut event = Event::created(objects(POD).remove(0));
+    event.context.given = given;
     let outcomes = run(&rules, &event, &Objects::default());
     assert!(shown(&outcomes, &rules).contains("v: 1 v own UPDATE"), "{}", shown(&outcomes, &rules));
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{Fixed, Objects, compiled, messages, objects};
 use kiln_engine::{
-    Effect, EvalEnv, EvaluationLimits, Event, Mutated, PatchTarget, RuleOutcome, RuleSet,
+    Effect, EvalEnv, EvaluationLimits, Event, Lineage, Mutated, PatchTarget, RuleOutcome, RuleSet,
 };
 use kiln_object::Kinds;
 use kiln_value::Value;
@@ -294,8 +294,8 @@ spec:
     assert_eq!(changed(&policy, &Event::deleted(object.clone()), &others), wanted);
     // A trial changes nothing elsewhere, and neither does what we wrote ourselves.
     for event in [
-        Event { dry_run: true, ..Event::created(object.clone()) },
-        Event { own: true, ..Event::created(object.clone()) },
+        Event::created(object.clone()).as_dry_run(),
+        Event::created(object.clone()).by_engine(Lineage::default()),
     ] {
         assert_eq!(changed(&policy, &event, &others), "");
     }
@@ -523,11 +523,11 @@ fn what_rules_make_passes_through_mutate_rules() {
     );
     let rules = rules(&policy);
     let made = objects("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: d, namespace: team}, spec: {}}").remove(0);
-    let event = Event { own: true, ..Event::created(made) };
+    let event = Event::created(made).by_engine(Lineage::default());
     let once = mutated_within(&rules, &event, "", EvaluationLimits::default());
     assert_eq!(once.object.str_at(["metadata", "labels", "owner"]), Some("platform"));
     // Comparing after mutation finds nothing left to do.
-    let event = Event { own: true, ..Event::created(once.object.clone()) };
+    let event = Event::created(once.object.clone()).by_engine(Lineage::default());
     let twice = mutated_within(&rules, &event, "", EvaluationLimits::default());
     assert_eq!(twice.object, once.object);
     assert_eq!(lines(&twice.outcomes), "# owner: skip (no patches applied)\n");

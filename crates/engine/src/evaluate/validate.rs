@@ -64,7 +64,7 @@ impl Evaluation<'_> {
             }
         }
         self.add_report_properties(&context);
-        self.state.lineage = event.lineage.clone();
+        self.state.lineage = event.context.lineage.clone();
         let deleting = event.object.is_none();
         let checked = if let ValidateCheck::PodSecurity(wanted) = &program.check {
             self.shared.tracer.acts();
@@ -206,15 +206,15 @@ impl Evaluation<'_> {
             return None;
         };
         // Kyverno: as if it were created, by no user that a rule could name.
-        let mut given = self.event.given.clone();
-        given.remove("request.operation");
+        let mut context = self.event.context.clone();
+        context.given.remove("request.operation");
         let before = Event {
             operation: Some(Operation::Create),
             matched_as: Operation::Create,
             object: Some(old.clone()),
             old_object: None,
             user: Some(User::default()),
-            given,
+            context,
             ..self.event.clone()
         };
         let before = evaluate_except(self.rule, self.exceptions, &before, self.shared.eval_env);

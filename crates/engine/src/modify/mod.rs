@@ -55,7 +55,7 @@ impl<'m> Modifying<'m> {
             true => references::of(object, &namespace, shared)?,
             false => None,
         };
-        let (old, came) = (event.old_object.as_ref(), event.tier_snapshot.as_ref());
+        let (old, came) = (event.old_object.as_ref(), event.context.tier_snapshot.as_ref());
         Ok(Modifying { program, shared, namespace, references, old, came })
     }
 

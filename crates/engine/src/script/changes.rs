@@ -10,11 +10,11 @@ use kiln_rules::{
 };
 use kiln_schema::types::undeclared;
 use kiln_schema::{KubernetesVersion, Schema};
-use kiln_value::{Str, Value};
+use kiln_value::{Map, Str, Value};
 
 use super::{Bound, OUTPUT, ScriptSession, in_session, params};
 use crate::context::EvalShared;
-use crate::input::event::Event;
+use crate::input::event::{Event, EventContext};
 use crate::matching::Matcher;
 use crate::mutate::size;
 use crate::output::claim::ObjectRef;
@@ -225,8 +225,10 @@ impl Changing<'_> {
 
     /// An update that leaves an object as it is, by the user of the event.
     fn update_of(&self, object: &Value) -> Event {
-        let Event { user, own, given, lineage, .. } = self.event.clone();
-        Event { user, own, given, lineage, ..Event::updated(object.clone(), object.clone()) }
+        let Event { user, context, .. } = self.event.clone();
+        // What the event is about is another object, and has no form of its own that match blocks look at.
+        let context = EventContext { tier_snapshot: None, given_each: Map::new(), ..context };
+        Event { user, context, ..Event::updated(object.clone(), object.clone()) }
     }
 
     /// The stored objects within the rule's reach that filters take.
@@ -373,7 +375,7 @@ fn patched(
                 )));
             }
             let atomic = if over_atomic { Atomic::Replaced } else { Atomic::Refused };
-            let schema = Schema::builtin(KubernetesVersion::V1_36);
+            let schema = Schema::builtin(KubernetesVersion::NEWEST);
             structured_merge(&mut after, &patch, &schema, atomic)
                 .map_err(|error| wrong(format!("error applying patch: {error}")))?;
             patch

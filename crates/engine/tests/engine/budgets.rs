@@ -237,7 +237,7 @@ spec:
         let object = format!(
             "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {made}, namespace: shop}}}}"
         );
-        event = Event { lineage: outcome.lineage, own: true, ..Event::created(one(&object)) };
+        event = Event::created(one(&object)).by_engine(outcome.lineage);
     }
     assert_said(&scene.tell(&event), "
 kyverno:echo/again: error

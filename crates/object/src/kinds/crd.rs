@@ -34,7 +34,7 @@ pub(super) fn read(definition: &Value) -> Result<Vec<Kind>, CrdError> {
     let group = needed(&["spec", "group"])?;
     let kind = needed(&["spec", "names", "kind"])?;
     let plural = needed(&["spec", "names", "plural"])?;
-    for known in builtin::KINDS.iter().filter(|known| known.group == group) {
+    for known in builtin::kinds().iter().filter(|known| known.group == group) {
         if known.plural == plural {
             return Err(error("spec.names.plural", "is that of a built-in kind; choose another"));
         }

@@ -23,7 +23,7 @@ pub(super) fn read(discovery: &Value) -> Vec<Kind> {
 
 fn kind(group: &str, version: &str, resource: &Value) -> Option<Kind> {
     let kind = resource.str_at(["responseKind", "kind"])?;
-    let known = builtin::KINDS
+    let known = builtin::kinds()
         .iter()
         .any(|known| known.kind == kind && known.group == group && known.version == version);
     if known {

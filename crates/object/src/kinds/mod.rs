@@ -214,7 +214,7 @@ impl Kinds {
 
     /// All kinds of a group in all versions, also those that are not served.
     pub fn in_group<'k>(&'k self, group: &'k str) -> impl Iterator<Item = &'k Kind> {
-        self.custom.iter().chain(&builtin::KINDS).filter(move |kind| kind.group == group)
+        self.custom.iter().chain(builtin::kinds()).filter(move |kind| kind.group == group)
     }
 
     /// A version of the custom kind with this plural name in a group.
@@ -224,7 +224,7 @@ impl Kinds {
 
     /// All kinds in all served versions: custom ones first, both sorted by kind, group and version.
     pub fn iter(&self) -> impl Iterator<Item = &Kind> {
-        self.custom.iter().chain(&builtin::KINDS).filter(|kind| kind.served)
+        self.custom.iter().chain(builtin::kinds()).filter(|kind| kind.served)
     }
 
     /// The kind in exactly this group and version, if it is served.
@@ -282,7 +282,7 @@ impl Kinds {
             },
             |kind, name| kind.short_names().any(|short| short == name),
         ];
-        let known: Vec<&Kind> = builtin::KINDS.iter().chain(self.custom.iter()).collect();
+        let known: Vec<&Kind> = builtin::kinds().iter().chain(self.custom.iter()).collect();
         let served = || known.iter().copied().filter(|kind| kind.served && in_group(kind));
         named.into_iter().find_map(|is_named| {
             let first = served().find(|kind| is_named(kind, resource))?;
@@ -304,7 +304,7 @@ impl Kinds {
             let length = kinds[start..].partition_point(|known| known.kind == kind);
             &kinds[start..start + length]
         }
-        range(&self.custom, kind).iter().chain(range(&builtin::KINDS, kind))
+        range(&self.custom, kind).iter().chain(range(builtin::kinds(), kind))
     }
 }
 
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_table_is_sorted_and_has_no_duplicates() {
-        assert!(builtin::KINDS.windows(2).all(|pair| pair[0].order() < pair[1].order()));
+        assert!(builtin::kinds().windows(2).all(|pair| pair[0].order() < pair[1].order()));
     }
 
     #[test]

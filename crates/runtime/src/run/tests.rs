@@ -117,7 +117,10 @@ impl Process {
 
     /// Waits until it acts, and has read the existing objects.
     async fn is_at_work(&self) {
-        until("it acts", || self.acts() && *self.shared.work.borrow() == ActivityState::Idle).await;
+        until("it acts", || {
+            self.acts() && *self.shared.progress.work.borrow() == ActivityState::Idle
+        })
+        .await;
     }
 
     fn acts(&self) -> bool {

@@ -36,7 +36,7 @@ pub(crate) struct Evaluator {
 impl Evaluator {
     pub(crate) fn new(shared: &AppState, kinds: Kinds, desk: Arc<AdmissionState>) -> Self {
         Evaluator {
-            client: shared.admission.clone(),
+            client: shared.clients.admission.clone(),
             kinds,
             globals: shared.globals.borrow().clone(),
             rights: Arc::clone(&shared.rights),
@@ -117,7 +117,7 @@ pub(crate) fn tell_changes(
     blocked: bool,
 ) {
     count(shared, request, results);
-    if !request.event.dry_run && !results.is_empty() {
+    if !request.event.request.dry_run && !results.is_empty() {
         reporter::admitted(shared, request, &object_of(shared, request), results, blocked);
     }
 }
@@ -129,7 +129,7 @@ fn count(shared: &AppState, request: &ReviewRequest, results: &[ValidationResult
         kind: &event.kind.kind,
         operation: &operation,
         cause: ExecutionCause::Request,
-        dry_run: event.dry_run,
+        dry_run: event.request.dry_run,
     };
     kyverno_metrics::count_results(shared, results, about);
     for result in results {
@@ -164,12 +164,12 @@ pub(crate) fn tell(
     blocked: bool,
 ) {
     count(shared, request, results);
-    if request.event.dry_run || results.is_empty() {
+    if request.event.request.dry_run || results.is_empty() {
         return;
     }
     let object = object_of(shared, request);
     reporter::admitted(shared, request, &object, results, blocked);
     let checked = Happened::Checked { object, results: results.into(), blocked, scanned: false };
     // Events are for people: when there are too many of them, some are left out.
-    let _ = shared.happened.try_send(checked);
+    let _ = shared.news.happened.try_send(checked);
 }

@@ -256,7 +256,7 @@ async fn answer(
                 let why = format!("cannot store the admission request as an UpdateRequest: {why}");
                 reviewed.response = kiln_admission::Response::failed(why);
             }
-            if reviewed.audits && reviewed.response.is_allowed() && !request.event.dry_run {
+            if reviewed.audits && reviewed.response.is_allowed() && !request.event.request.dry_run {
                 audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);
@@ -326,7 +326,7 @@ async fn tell_controller(
         }
     }
     // A busy controller is not waited for: it goes without, and finds out by its watches.
-    if shared.hints.try_send(hint).is_err() {
+    if shared.news.hints.try_send(hint).is_err() {
         tracing::debug!("the controller takes no observed requests now");
     }
     written
@@ -335,7 +335,7 @@ async fn tell_controller(
 /// Stores a request for the leader.
 async fn write_down(shared: &AppState, request: Value) -> Result<(), NotStored> {
     let kinds = shared.kinds.borrow().clone();
-    match carry_out(&shared.admission, &kinds, &Call::create(request)).await {
+    match carry_out(&shared.clients.admission, &kinds, &Call::create(request)).await {
         Ok(_) => Ok(()),
         // The same was written down a moment ago.
         Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
@@ -351,10 +351,10 @@ fn tell(shared: &AppState, reviewed: &Reviewed, request: &ReviewRequest) {
     };
     for ran in &reviewed.ran {
         let changed = ran.status == Status::Pass && reviewed.response.patch.is_some();
-        if changed && !request.event.dry_run {
+        if changed && !request.event.request.dry_run {
             // Events are for people: when there are too many of them, some are left out.
             let mutated = Happened::Mutated { rule: ran.rule.clone(), object: about() };
-            let _ = shared.happened.try_send(mutated);
+            let _ = shared.news.happened.try_send(mutated);
         }
     }
     let blocked = !reviewed.response.is_allowed();
@@ -380,7 +380,7 @@ async fn policy(
     };
     let mut checked = check(&shared.kinds.borrow().clone());
     if checked.may_be_new_kind()
-        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.admission).await
+        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.clients.admission).await
     {
         // Kyverno: a kind that was just created counts.
         checked = check(&kinds);
@@ -394,7 +394,8 @@ async fn policy(
                 let role = match question.role() {
                     Some(role) => {
                         let kinds = shared.kinds.borrow().clone();
-                        let read = carry_out(&shared.admission, &kinds, &Call::Get(role)).await;
+                        let read =
+                            carry_out(&shared.clients.admission, &kinds, &Call::Get(role)).await;
                         // What cannot be read is not known to be held.
                         read.ok().and_then(Reply::object)
                     }
@@ -423,7 +424,8 @@ async fn policy(
 
 /// Whether a user may do something.
 async fn is_allowed(shared: &AppState, review: &Value) -> Result<bool, ApiError> {
-    let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
+    let answer =
+        shared.clients.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
     Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool).unwrap_or(false))
 }
 

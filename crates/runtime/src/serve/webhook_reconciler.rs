@@ -93,7 +93,7 @@ pub(crate) async fn take_back(shared: &AppState) {
     let kinds = shared.kinds.borrow().clone();
     for (kind, name) in shared.options.names.webhook_configurations() {
         let id = ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", &name);
-        let gone = carry_out(&shared.admission, &kinds, &Call::delete(id)).await;
+        let gone = carry_out(&shared.clients.admission, &kinds, &Call::delete(id)).await;
         if let Err(error) = gone
             && error.reason != Reason::NotFound
         {
@@ -217,7 +217,7 @@ impl WebhookReconciler {
                 (policy.id.clone(), (uid.into(), generation.and_then(Value::as_i64).unwrap_or(0)))
             })
             .collect();
-        self.shared.webhooks.send_if_modified(|known| {
+        self.shared.progress.webhooks.send_if_modified(|known| {
             let differs = *known != registered;
             *known = registered;
             differs
@@ -346,7 +346,7 @@ impl WebhookReconciler {
 
     async fn read(&self, name: &str, kinds: &Kinds) -> Result<Option<Value>, ApiError> {
         let id = ObjectId::new(Gvk::new("v1", "Secret"), &self.names.namespace, name);
-        match carry_out(&self.shared.admission, kinds, &Call::Get(id)).await {
+        match carry_out(&self.shared.clients.admission, kinds, &Call::Get(id)).await {
             Ok(reply) => Ok(reply.object()),
             Err(error) if error.reason == Reason::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -367,7 +367,7 @@ impl WebhookReconciler {
                 Call::Update { object, subresource: Str::default(), dry_run: false }
             }
         };
-        carry_out(&self.shared.admission, kinds, &call).await.map(drop)
+        carry_out(&self.shared.clients.admission, kinds, &call).await.map(drop)
     }
 
     /// Makes a configuration what it should be; whether that took a write.
@@ -382,7 +382,12 @@ impl WebhookReconciler {
         let id = ObjectId::of(wanted).map_err(|error| error.to_string())?;
         let mut last = String::new();
         for _ in 0..TRIES {
-            let there = match carry_out(&self.shared.admission, kinds, &Call::Get(id.clone())).await
+            let there = match carry_out(
+                &self.shared.clients.admission,
+                kinds,
+                &Call::Get(id.clone()),
+            )
+            .await
             {
                 Ok(reply) => reply.object(),
                 Err(error) if error.reason == Reason::NotFound => None,

@@ -1,21 +1,31 @@
-//! The built-in tables, and the short constructors their generated sources use.
+//! The built-in tables, and the short constructors that the generated source of 1.21 uses.
 
+mod of_types;
 mod v1_21;
-mod v1_36;
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use kiln_object::kubernetes::{TABLE_1_36, TABLE_1_37};
 
 use crate::table::{
     ListType, MapType, PatchStrategy, ShapeId, Span, Table, TableField, TableKind, TableShape,
 };
+use crate::types::types_of;
 use crate::{KindScope, KubernetesVersion};
 
 pub(crate) fn table(version: KubernetesVersion) -> &'static Table {
     match version {
         KubernetesVersion::V1_21 => &v1_21::TABLE,
-        KubernetesVersion::V1_36 => &v1_36::TABLE,
+        KubernetesVersion::V1_36 => &V1_36,
+        KubernetesVersion::V1_37 => &V1_37,
     }
 }
+
+static V1_36: LazyLock<Table> =
+    LazyLock::new(|| of_types::table(types_of(KubernetesVersion::V1_36), TABLE_1_36));
+static V1_37: LazyLock<Table> =
+    LazyLock::new(|| of_types::table(types_of(KubernetesVersion::V1_37), TABLE_1_37));
 
 const N: Option<KindScope> = Some(KindScope::Namespaced);
 const C: Option<KindScope> = Some(KindScope::Cluster);

@@ -2,9 +2,12 @@
 //! they are left out. Everything that must know a type goes by this one table.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
+use kiln_object::kubernetes::{TABLE_1_36, TABLE_1_37};
 use kiln_value::{Value, json};
+
+use crate::KubernetesVersion;
 
 /// The position of a struct in the table.
 pub type StructId = usize;
@@ -83,6 +86,10 @@ pub struct TypeField {
     /// It is one value, however much it holds.
     pub atomic: bool,
     pub default: Option<Value>,
+    /// `x-kubernetes-patch-strategy`.
+    pub patch_strategy: Option<&'static str>,
+    /// `x-kubernetes-patch-merge-key`.
+    pub merge_key: Option<&'static str>,
 }
 
 /// A type with fields.
@@ -105,15 +112,37 @@ pub struct Types {
     kinds: HashMap<(&'static str, &'static str), StructId>,
 }
 
-const TABLE: &str = include_str!("table.txt");
-
-/// The table, read once.
+/// The types of Kubernetes 1.36, which is what the sandbox serves.
 pub fn types() -> &'static Types {
-    static TYPES: OnceLock<Types> = OnceLock::new();
-    TYPES.get_or_init(|| read(TABLE))
+    types_of(KubernetesVersion::V1_36)
+}
+
+/// The types of the newest version, to check rules by that may be for any of them.
+pub fn newest_types() -> &'static Types {
+    types_of(KubernetesVersion::NEWEST)
+}
+
+/// The types of a version, read once. There are none of 1.21, of which only merge rules are known.
+pub(crate) fn types_of(version: KubernetesVersion) -> &'static Types {
+    static V1_36: LazyLock<Types> = LazyLock::new(|| read(TABLE_1_36));
+    static V1_37: LazyLock<Types> = LazyLock::new(|| read(TABLE_1_37));
+    match version {
+        KubernetesVersion::V1_21 | KubernetesVersion::V1_36 => &V1_36,
+        KubernetesVersion::V1_37 => &V1_37,
+    }
 }
 
 impl Types {
+    /// How many types there are.
+    pub(crate) fn len(&self) -> usize {
+        self.structs.len()
+    }
+
+    /// The kinds: apiVersion, kind and type.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&'static str, &'static str, StructId)> {
+        self.kinds.iter().map(|((api_version, kind), id)| (*api_version, *kind, *id))
+    }
+
     /// The type at a position.
     pub fn get(&self, id: StructId) -> &Struct {
         &self.structs[id]
@@ -150,7 +179,7 @@ impl Types {
 /// The first field of an object of a built-in kind, or of a part of one, that the kind does not have, as an API server
 /// says it: `.spec.replicaz`. None for kinds that are not known here.
 pub fn undeclared(api_version: &str, kind: &str, object: &Value) -> Option<String> {
-    let id = types().kind(api_version, kind)?;
+    let id = newest_types().kind(api_version, kind)?;
     let mut path = String::new();
     undeclared_in(id, object, true, &mut path).then_some(path)
 }
@@ -162,8 +191,8 @@ fn undeclared_in(id: StructId, object: &Value, is_root: bool, path: &mut String)
         let end = path.len();
         path.push('.');
         path.push_str(key);
-        let is_object = is_root || types().get(id).name == "core/v1.PersistentVolumeClaim";
-        let found = match types().field(id, key) {
+        let is_object = is_root || newest_types().get(id).name == "core/v1.PersistentVolumeClaim";
+        let found = match newest_types().field(id, key) {
             Some(field) => undeclared_below(&field.ty, field.keys.as_deref(), value, path),
             None => !(is_object && matches!(key.as_str(), "apiVersion" | "kind")),
         };
@@ -241,7 +270,7 @@ fn read(table: &'static str) -> Types {
             if let Some((number, ty)) = inline.split_once(' ') {
                 types.structs[current].inline.push((number.parse().unwrap_or(0), ids[ty]));
             }
-        } else if !line.starts_with('#') {
+        } else if !line.starts_with(['#', '*']) {
             types.structs[current].fields.extend(field(line, &ids));
         }
     }
@@ -262,12 +291,18 @@ fn field(line: &'static str, ids: &HashMap<&'static str, StructId>) -> Option<Ty
         keys: None,
         atomic: false,
         default: None,
+        patch_strategy: None,
+        merge_key: None,
     };
     for extra in parts {
         if let Some(keys) = extra.strip_prefix("L=") {
             field.keys = Some(keys.split(',').filter(|key| !key.is_empty()).collect());
         } else if let Some(default) = extra.strip_prefix("D=") {
             field.default = json::parse(default).ok();
+        } else if let Some(strategy) = extra.strip_prefix("P=") {
+            field.patch_strategy = Some(strategy);
+        } else if let Some(key) = extra.strip_prefix("K=") {
+            field.merge_key = Some(key);
         } else if extra == "M" {
             field.atomic = true;
         }

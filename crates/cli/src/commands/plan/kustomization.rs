@@ -167,12 +167,12 @@ fn applied_to(live: &Value, object: &Value) -> Value {
         // kubectl adds its annotation to what it applies, so that it never removes all annotations.
         let _ = now.set(ANNOTATIONS, Value::map());
     }
-    client_side_apply(live, last.as_ref(), &now, &Schema::builtin(KubernetesVersion::V1_36))
+    client_side_apply(live, last.as_ref(), &now, &Schema::builtin(KubernetesVersion::NEWEST))
 }
 
 /// The fields in which two objects differ, as paths.
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
-    let schema = Schema::builtin(KubernetesVersion::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::NEWEST);
     let patch = diff(before, after, &schema).to_value();
     let operations = patch.as_list().into_iter().flatten();
     let fields: BTreeSet<String> = operations

@@ -155,7 +155,7 @@ impl View {
             let waited = began.elapsed() > KINDS_COME;
             let states: Vec<EngineState> =
                 stored.iter().map(|policy| self.state(policy, waited)).collect();
-            let reads = *self.shared.work.borrow() == ActivityState::Standby
+            let reads = *self.shared.progress.work.borrow() == ActivityState::Standby
                 || !self.shared.registry.borrow().complete
                 || !self.shared.health.keeps_from_answering().is_empty();
             let patience = if self.is_late.get() { Duration::ZERO } else { PATIENCE };
@@ -189,12 +189,12 @@ impl View {
 
     /// Whether rules have something to do at once.
     pub(in crate::commands) fn is_busy(&self) -> bool {
-        *self.shared.work.borrow() == ActivityState::Busy
+        *self.shared.progress.work.borrow() == ActivityState::Busy
     }
 
     /// Whether something will be deleted soon because its time has come; `with_ttl` if objects with the TTL label are stored.
     pub(in crate::commands) fn deletes_soon(&self, with_ttl: bool) -> bool {
-        let deletions = *self.shared.deletions.borrow();
+        let deletions = *self.shared.progress.deletions.borrow();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let soon = u64::try_from((now + SOON).as_millis()).unwrap_or(u64::MAX);
         let is_soon = |time: Option<u64>| time.is_some_and(|time| time < soon);
@@ -265,7 +265,7 @@ impl View {
                 false => EngineState::Unknown,
             };
         }
-        let registered = self.shared.webhooks.borrow();
+        let registered = self.shared.progress.webhooks.borrow();
         let upto = registered.get(&known.id).filter(|(uid, _)| *uid == policy.uid);
         match upto {
             Some((_, upto)) if *upto >= policy.generation => EngineState::Works,

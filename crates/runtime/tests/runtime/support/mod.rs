@@ -13,7 +13,7 @@ use kiln_runtime::health::Health;
 use kiln_runtime::metrics::Metrics;
 use kiln_runtime::policy_store::{Registry, StoredPolicy, compile};
 use kiln_runtime::serve::{ConnectionLimits, serve_on};
-use kiln_runtime::{AppState, Client, RuntimeOptions};
+use kiln_runtime::{AppState, Client, Clients, NewsChannels, PartProgress, RuntimeOptions};
 use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -132,20 +132,22 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
     let (happened_sender, happened) = mpsc::channel(16);
     let shared = AppState {
         options: Arc::new(options),
-        controller: client.clone(),
-        admission: client.clone(),
-        cleanup: client,
+        clients: Clients { controller: client.clone(), admission: client.clone(), cleanup: client },
         kinds,
         rumours: kiln_runtime::discovery::Rumours::default(),
         registry,
         globals: watch::Sender::new(Arc::default()),
-        hints: hints_sender,
-        webhooks: watch::Sender::new(BTreeMap::new()),
-        happened: happened_sender,
-        findings: mpsc::channel(64).0,
-        troubles: watch::Sender::new(None),
-        work: watch::Sender::default(),
-        deletions: watch::Sender::default(),
+        news: NewsChannels {
+            hints: hints_sender,
+            happened: happened_sender,
+            findings: mpsc::channel(64).0,
+        },
+        progress: PartProgress {
+            webhooks: watch::Sender::new(BTreeMap::new()),
+            troubles: watch::Sender::new(None),
+            work: watch::Sender::default(),
+            deletions: watch::Sender::default(),
+        },
         rights: Arc::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
