@@ -46,9 +46,6 @@
 //! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
 //! controller's.
 
-mod author_access;
-mod autogen_status;
-pub mod calls;
 mod claim_keys;
 mod cleanup;
 pub mod client;
@@ -61,7 +58,6 @@ pub mod health;
 mod lease;
 pub mod metrics;
 pub mod options;
-pub mod path;
 mod plan;
 pub mod policy_store;
 mod process_metrics;
@@ -75,10 +71,11 @@ mod status;
 mod supervisor;
 mod tasks;
 mod uninstall;
-mod validation_events;
 pub mod watch;
 
-pub use author_access::Rights;
+pub use kiln_replica::author_access::Rights;
+pub use kiln_replica::{calls, path};
+use kiln_replica::author_access;
 pub use client::{Client, ConnectError};
 pub use kiln_controller::Waiting;
 pub use kiln_controller::dry_run::{Applied, Denied, DryRunResult, NotApplied, Planned};
