@@ -10,7 +10,6 @@ use std::time::Duration;
 use kiln_cluster::ApiError;
 use kiln_engine::{CachedGlobal, GlobalEntry, GlobalSource, Globals};
 use kiln_object::{Gvk, Kind, Kinds};
-pub(crate) use kiln_replica::globals::are_read;
 use kiln_replica::globals::{NOTHING_YET, life_of, name_of, say, unknown, value_now};
 use kiln_value::{Str, Value};
 use tokio::sync::mpsc;
