@@ -71,12 +71,7 @@ impl Rights {
                     .await?))
     }
 
-    async fn has<A: Api>(
-        &self,
-        client: &A,
-        user: &User,
-        attributes: Map,
-    ) -> Result<bool, String> {
+    async fn has<A: Api>(&self, client: &A, user: &User, attributes: Map) -> Result<bool, String> {
         let review = access_review(user.username.as_str(), &user.groups, attributes);
         let key = kiln_value::json::to_canonical_string(&review);
         if let Some(allowed) = self.remembered(&key, client.now()) {

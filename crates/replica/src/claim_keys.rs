@@ -105,7 +105,10 @@ mod tests {
     use super::*;
 
     fn key(made: i64) -> ClaimKey {
-        ClaimKey { name: format!("{made}-a").into(), secret: [u8::try_from(made % 251).unwrap(); 32] }
+        ClaimKey {
+            name: format!("{made}-a").into(),
+            secret: [u8::try_from(made % 251).unwrap(); 32],
+        }
     }
 
     #[test]

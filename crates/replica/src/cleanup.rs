@@ -105,8 +105,7 @@ pub fn judge(rules: &RuleSet, rule: &Rule, object: &Value, eval_env: &EvalEnv<'_
     if let Some(failure) = outcome.failures.first() {
         return Judgement::Failed(failure.message.clone());
     }
-    let deletes =
-        outcome.effects.iter().any(|effect| matches!(effect, Effect::DeleteObject(_)));
+    let deletes = outcome.effects.iter().any(|effect| matches!(effect, Effect::DeleteObject(_)));
     let warnings = outcome.effects.iter().filter_map(|effect| match effect {
         Effect::Warn(warning) => Some(warning.message.clone()),
         _ => None,

@@ -40,10 +40,7 @@ impl Times {
 }
 
 /// A time of a clock that only goes forward.
-pub trait Moment:
-    Copy + Ord + Add<Duration, Output = Self> + Sub<Self, Output = Duration>
-{
-}
+pub trait Moment: Copy + Ord + Add<Duration, Output = Self> + Sub<Self, Output = Duration> {}
 
 impl<T: Copy + Ord + Add<Duration, Output = T> + Sub<T, Output = Duration>> Moment for T {}
 
@@ -128,12 +125,7 @@ impl<I: Moment> Election<I> {
     }
 
     /// What follows from an attempt that began at `asked`: whether this process holds the Lease now, or why that is not known.
-    pub fn tried(
-        &mut self,
-        asked: I,
-        holds: Result<bool, &ApiError>,
-        now: I,
-    ) -> Leadership {
+    pub fn tried(&mut self, asked: I, holds: Result<bool, &ApiError>, now: I) -> Leadership {
         let led = self.until != Until::Over;
         match holds {
             Ok(true) => self.until = Until::At(asked + self.times.renew_deadline),

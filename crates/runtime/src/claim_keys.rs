@@ -24,7 +24,8 @@ pub(crate) async fn keep(shared: AppState, known: watch::Sender<Option<ClaimKeys
     let mut failures = 0;
     loop {
         let kinds = shared.kinds.borrow().clone();
-        let pause = match ensure(&shared.controller, &kinds, &shared.options.namespace, draw).await {
+        let pause = match ensure(&shared.controller, &kinds, &shared.options.namespace, draw).await
+        {
             Ok(keys) => {
                 failures = 0;
                 shared.health.good(PART, None);

@@ -73,14 +73,14 @@ mod tasks;
 mod uninstall;
 pub mod watch;
 
-pub use kiln_replica::author_access::Rights;
-pub use kiln_replica::{calls, path};
-use kiln_replica::author_access;
 pub use client::{Client, ConnectError};
 pub use kiln_controller::Waiting;
 pub use kiln_controller::dry_run::{Applied, Denied, DryRunResult, NotApplied, Planned};
 pub use kiln_controller::provenance;
 pub use kiln_engine::CARRIES;
+use kiln_replica::author_access;
+pub use kiln_replica::author_access::Rights;
+pub use kiln_replica::{calls, path};
 pub use lease::id as lease_id;
 pub use options::{Only, Options};
 pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kiln_admission::{Request, ValidationResult};
 use kiln_cluster::ApiError;
-use kiln_replica::report_results::{read, reporting, take};
 pub use kiln_replica::report_results::{REPORT_DELAY, ReportNews};
+use kiln_replica::report_results::{read, reporting, take};
 use kiln_reports::Reports;
 use kiln_value::{Str, Value};
 use tokio::sync::{Mutex, mpsc};

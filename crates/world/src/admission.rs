@@ -256,7 +256,8 @@ fn outcome(reviewed: &Reviewed) -> &'static str {
 }
 
 fn ran(reviewed: &Reviewed) -> Vec<String> {
-    let changed = reviewed.ran.iter().map(|(rule, verdict)| format!("{rule}: {}", verdict.as_str()));
+    let changed =
+        reviewed.ran.iter().map(|(rule, verdict)| format!("{rule}: {}", verdict.as_str()));
     let checked = reviewed
         .results
         .iter()

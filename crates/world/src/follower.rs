@@ -41,8 +41,7 @@ impl WatchStream {
             query.push(("labelSelector", subject.labels.as_str()));
         }
         let path = collection_path(kinds, &subject.gvk, &subject.namespace, &query)?;
-        let request =
-            Request::new("GET", &path).with_header("Impersonate-User", &connection.user);
+        let request = Request::new("GET", &path).with_header("Impersonate-User", &connection.user);
         let gone = || ApiError::new(Reason::Unavailable, "the world has ended");
         let server = connection.core.server().ok_or_else(gone)?;
         match server.handle(&request) {
@@ -79,10 +78,7 @@ impl WatchStream {
         self.pulled = Some(revision);
         let rate = connection.core.rates().broken_watch;
         let has_events = news.iter().any(|one| matches!(one, WatchNews::Event(_)));
-        if rate > 0
-            && has_events
-            && connection.core.ambience.decide(|chance| chance.one_in(rate))
-        {
+        if rate > 0 && has_events && connection.core.ambience.decide(|chance| chance.one_in(rate)) {
             tell_fault(&connection.core, format!("a watch of {} breaks", connection.user));
             return Err(ApiError::new(Reason::Gone, "too old resource version"));
         }

@@ -54,6 +54,4 @@ mod world;
 pub use clock::Chance;
 pub use faults::FaultRates;
 pub use timeline::{TimelineEntry, TimelineEvent};
-pub use world::{
-    Explanation, NotInstalled, Stepped, USUAL_START, World, WorldImage, WorldOptions,
-};
+pub use world::{Explanation, NotInstalled, Stepped, USUAL_START, World, WorldImage, WorldOptions};

@@ -9,7 +9,7 @@ use kiln_object::EngineNames;
 use kiln_replica::election::Until;
 
 use crate::admission::{Desk, DeskState};
-use crate::around::{Around, Connections, Identity, Known, Knowledge, Timers};
+use crate::around::{Around, Connections, Identity, Knowledge, Known, Timers};
 use crate::clock::locked;
 use crate::connection::{Connection, Link};
 use crate::core::Core;
@@ -103,11 +103,8 @@ impl Replica {
         };
         let link = Arc::new(Link::default());
         let settings = identity.settings();
-        let connection = |user: String| Connection {
-            core: Arc::clone(core),
-            user,
-            link: Arc::clone(&link),
-        };
+        let connection =
+            |user: String| Connection { core: Arc::clone(core), user, link: Arc::clone(&link) };
         let connections = Connections {
             controller: connection(settings.background_user()),
             admission: connection(settings.admission_user()),

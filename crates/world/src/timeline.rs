@@ -48,10 +48,7 @@ pub enum TimelineEvent {
         message: String,
     },
     /// Something that users read as an Event: a rule made, changed or could not do something.
-    Told {
-        replica: usize,
-        message: String,
-    },
+    Told { replica: usize, message: String },
     /// A replica became the leader, or is no longer.
     Leads { replica: usize, leads: bool },
     /// A fault was injected.
@@ -67,7 +64,15 @@ impl fmt::Display for TimelineEntry {
                 write!(f, "{by} {verb} {path}: {status}")?;
                 if message.is_empty() { Ok(()) } else { write!(f, " {message}") }
             }
-            TimelineEvent::Review { replica, webhook, operation, object, outcome, rules, message } => {
+            TimelineEvent::Review {
+                replica,
+                webhook,
+                operation,
+                object,
+                outcome,
+                rules,
+                message,
+            } => {
                 write!(f, "replica {replica} {webhook} {operation} {object}: {outcome}")?;
                 if !rules.is_empty() {
                     write!(f, " ({})", rules.join(", "))?;

@@ -401,9 +401,8 @@ impl World {
         let now = self.now();
         let Some(process) = self.replicas.get_mut(replica) else { return false };
         if !rates.are_none() {
-            let comes = |rate: u64| {
-                rate > 0 && self.core.ambience.decide(|chance| chance.one_in(rate))
-            };
+            let comes =
+                |rate: u64| rate > 0 && self.core.ambience.decide(|chance| chance.one_in(rate));
             if comes(rates.late_part) {
                 let wait = self.core.ambience.decide(|chance| chance.below(2_000));
                 process.hold_up(part, now + wait);

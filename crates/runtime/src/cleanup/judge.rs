@@ -8,8 +8,8 @@ use kiln_cleanup::{Judge, Judgement};
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_controller::AccessCheck;
 use kiln_engine::{
-    AccessRequest, EvalEnv, ExternalData, ExternalDataError, Globals, ListPage,
-    ListQuery, ReadError, ServiceRequest, User, View, WithGlobals,
+    AccessRequest, EvalEnv, ExternalData, ExternalDataError, Globals, ListPage, ListQuery,
+    ReadError, ServiceRequest, User, View, WithGlobals,
 };
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_replica::cleanup::{is_kept, judge};

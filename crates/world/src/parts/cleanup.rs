@@ -99,9 +99,8 @@ fn lacks(around: &Around) -> Lacks {
     });
     let settings = around.identity.settings();
     let (connection, kinds) = (&around.connections.cleanup, around.knowledge.kinds.get());
-    let lacks = sound.map(|(id, policy)| {
-        (id.clone(), run_now(lacking(connection, &settings, policy, kinds)))
-    });
+    let lacks = sound
+        .map(|(id, policy)| (id.clone(), run_now(lacking(connection, &settings, policy, kinds))));
     lacks.filter(|(_, lacks)| !lacks.is_empty()).collect()
 }
 

@@ -54,7 +54,9 @@ enum KeysState {
 
 impl std::fmt::Debug for ControllerPart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ControllerPart").field("controller", &self.controller).finish_non_exhaustive()
+        f.debug_struct("ControllerPart")
+            .field("controller", &self.controller)
+            .finish_non_exhaustive()
     }
 }
 

@@ -49,8 +49,7 @@ impl GlobalsPart {
         let now = around.now();
         let mut due = Vec::new();
         for (name, entry) in &mut self.entries {
-            let (connection, kinds) =
-                (&around.connections.admission, around.knowledge.kinds.get());
+            let (connection, kinds) = (&around.connections.admission, around.knowledge.kinds.get());
             if entry.follower.is_none()
                 && let Ok(GlobalEntry {
                     source: GlobalSource::Objects { group, version, resource, namespace },
@@ -133,10 +132,12 @@ impl GlobalsPart {
                 }
                 GlobalSource::Objects { group, version, resource, .. } => {
                     match kinds.by_resource(group, version, resource) {
-                        Some(_) => run_now(async {
-                            Some(value_now(connection, kinds, written).await)
-                        })
-                        .unwrap_or_else(|| Err("an answer of the world is missing".to_owned())),
+                        Some(_) => {
+                            run_now(async { Some(value_now(connection, kinds, written).await) })
+                                .unwrap_or_else(|| {
+                                    Err("an answer of the world is missing".to_owned())
+                                })
+                        }
                         None => Err(unknown(group, version, resource)),
                     }
                 }

@@ -43,13 +43,8 @@ impl LeasePart {
         let id = lease::id(&around.identity.namespace, &around.identity.names);
         let connection = &around.connections.controller;
         let kinds = around.knowledge.kinds.get();
-        let holds = now_or_never(lease::try_once(
-            connection,
-            kinds,
-            &id,
-            &mut self.election,
-            || asked,
-        ));
+        let holds =
+            now_or_never(lease::try_once(connection, kinds, &id, &mut self.election, || asked));
         let standing = self.election.tried(asked, holds.as_ref().copied(), asked);
         around.fence = self.election.until();
         let leads = standing == Leadership::Leading;

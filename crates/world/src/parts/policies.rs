@@ -23,9 +23,8 @@ impl KindsPart {
     }
 
     pub(crate) fn run(&mut self, around: &mut Around) -> bool {
-        let news = self
-            .definitions
-            .poll(&around.connections.admission, around.knowledge.kinds.get());
+        let news =
+            self.definitions.poll(&around.connections.admission, around.knowledge.kinds.get());
         let has_news =
             news.iter().any(|news| matches!(news, FollowNews::All(_) | FollowNews::One(_)));
         if has_news && around.connections.admission.reaches() {
@@ -65,8 +64,7 @@ impl PoliciesPart {
         let recompile = self.kinds.renew(&around.knowledge.kinds);
         let mut progress = recompile;
         for (number, follower) in self.followers.iter_mut().enumerate() {
-            let news =
-                follower.poll(&around.connections.admission, around.knowledge.kinds.get());
+            let news = follower.poll(&around.connections.admission, around.knowledge.kinds.get());
             progress |= !news.is_empty();
             for one in news {
                 self.cache.take(match one {

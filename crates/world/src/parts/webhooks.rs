@@ -46,8 +46,7 @@ impl WebhooksPart {
         let wanted = lay_out(around);
         let mut failed = false;
         for configuration in &wanted {
-            let (connection, kinds) =
-                (&around.connections.admission, around.knowledge.kinds.get());
+            let (connection, kinds) = (&around.connections.admission, around.knowledge.kinds.get());
             let ensured = at_once(self.published.ensure(connection, kinds, configuration));
             failed |= !matches!(ensured, Some(Ok(_)));
         }

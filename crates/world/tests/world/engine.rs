@@ -6,7 +6,8 @@ use kiln_world::{Stepped, WorldOptions};
 
 use crate::support::{QUOTAS, apply, id, objects, settle, world};
 
-const SHOP: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {quota: 'yes'}}}";
+const SHOP: &str =
+    "{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {quota: 'yes'}}}";
 
 #[test]
 fn policy_is_at_work_when_the_write_that_stored_it_returns() {
