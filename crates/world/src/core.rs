@@ -75,7 +75,7 @@ impl Core {
             self.tell(TimelineEvent::Write {
                 by: user.unwrap_or("admin").to_owned(),
                 verb: verb_of(&request),
-                path: request.path.clone(),
+                path: written_path(&request, &response),
                 status: response.status,
                 message: failure_of(&response),
                 revision: server.revision(),
@@ -95,6 +95,16 @@ fn verb_of(request: &Request) -> &'static str {
         "PATCH" => "patch",
         _ => "delete",
     }
+}
+
+/// The path of what was written: a new object has its name from the answer.
+fn written_path(request: &Request, response: &Response) -> String {
+    if request.method != "POST" || response.status >= 300 {
+        return request.path.clone();
+    }
+    let made = response.value();
+    let name = made.str_at(["metadata", "name"]).unwrap_or_default();
+    format!("{}/{name}", request.path)
 }
 
 fn failure_of(response: &Response) -> String {

@@ -51,6 +51,9 @@ mod timeline;
 mod view;
 mod world;
 
+pub use kiln_apiserver::{Authorization, Request, Response};
+pub use kiln_cluster::ObjectPatch;
+
 pub use clock::Chance;
 pub use faults::FaultRates;
 pub use timeline::{TimelineEntry, TimelineEvent};

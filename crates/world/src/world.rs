@@ -8,6 +8,7 @@ use kiln_controller::provenance::Provenance;
 use kiln_install::{Crds, Grant, Permissions};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_replica::calls::carry_out;
+use kiln_replica::path::{Address, path};
 use kiln_value::{Str, Value};
 
 use crate::admin::Admin;
@@ -56,13 +57,18 @@ pub struct WorldImage {
     records: Arc<Vec<Record>>,
 }
 
-/// Something that a definition or an installation lacks, in words.
+/// An object that a cluster was to begin with, and that the server refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotInstalled(pub String);
+pub struct NotInstalled {
+    /// The number of the definition, if it is one of those that were given.
+    pub definition: Option<usize>,
+    /// What is refused, and why.
+    pub message: String,
+}
 
 impl std::fmt::Display for NotInstalled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
@@ -86,10 +92,11 @@ impl WorldImage {
             ..kiln_install::Options::default()
         });
         let bare = World::bare(&WorldOptions::default(), Vec::new());
-        for object in definitions.iter().chain(&manifests) {
+        for (number, object) in definitions.iter().chain(&manifests).enumerate() {
             bare.apply(object, "kyverno").map_err(|error| {
                 let what = kiln_object::identity::describe(object);
-                NotInstalled(format!("{what} is not stored: {error}"))
+                let definition = (number < definitions.len()).then_some(number);
+                NotInstalled { definition, message: format!("{what} is not stored: {error}") }
             })?;
             bare.server.settle();
         }
@@ -268,6 +275,21 @@ impl World {
             resume: None,
         };
         Ok(self.call(&call)?.listing().unwrap_or_default().objects)
+    }
+
+    /// Where an object is served; none if its kind is not.
+    pub fn path_of(&self, id: &ObjectId) -> Option<String> {
+        let kinds = self.kinds();
+        let kind = kinds.get(&id.gvk)?;
+        let address = Address {
+            group: kind.group(),
+            version: kind.version(),
+            plural: kind.plural(),
+            namespace: if kind.is_namespaced() { &id.namespace } else { "" },
+            name: &id.name,
+            subresource: "",
+        };
+        path(&address, &[]).ok()
     }
 
     /// The revision of the newest write.
@@ -492,7 +514,8 @@ impl World {
         let claim = object.as_ref().and_then(Provenance::read);
         let made_by = claim.map(|claim| {
             let labels = claim.labels();
-            let mut words = vec![format!("rule {}/{}", labels.policy_name, labels.rule_name)];
+            let rule = labels.rule.as_deref().map(|rule| format!("/{rule}")).unwrap_or_default();
+            let mut words = vec![format!("rule {}{rule}", labels.policy)];
             words.extend(claim.trigger().map(|trigger| format!("for {trigger}")));
             words.extend(claim.sources().iter().map(|source| format!("from {source}")));
             words

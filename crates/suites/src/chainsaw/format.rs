@@ -11,7 +11,7 @@ use crate::files::Directory;
 
 /// The namespace of a test that says nothing about it.
 const NAMESPACE: &str = "chainsaw-test";
-/// How long something may take to become true, if the test does not say; also the most it may say.
+/// How long something may take to become true, if the test does not say.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct ChainsawTest {
@@ -41,7 +41,7 @@ pub(super) enum Verb {
     Error,
     Sleep,
     Wait,
-    /// What runs programs of the machine, which nothing here does.
+    /// What runs programs of the machine, where the user allows it.
     Script,
     Command,
 }
@@ -100,7 +100,22 @@ pub(super) struct Operation {
     /// What is expected of the answer, instead of success.
     pub(super) expect: Vec<(Option<Value>, Value)>,
     pub(super) sleep: Duration,
+    /// What a script or a command runs, and what of its output has names.
+    pub(super) program: ProgramFields,
     pub(super) place: SourceLocation,
+}
+
+/// What a script or a command runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProgramFields {
+    pub(super) script: Option<String>,
+    pub(super) command: Vec<String>,
+    pub(super) environment: Vec<(String, Value)>,
+    pub(super) timeout: Option<Duration>,
+    /// What must hold of `$stdout`, `$stderr` and `$error`, instead of success.
+    pub(super) check: Option<Value>,
+    /// Names for what it prints.
+    pub(super) outputs: Vec<(String, Value)>,
 }
 
 /// Whether a document is a test.
@@ -113,6 +128,7 @@ pub(super) fn is_test(value: &Value) -> bool {
 pub(super) fn read(
     document: &Document,
     directory: &mut Directory<'_>,
+    programs: bool,
 ) -> (ChainsawTest, Vec<Diagnostic>) {
     let value = document.value();
     let template = template(value.get("spec")).unwrap_or(true);
@@ -124,10 +140,7 @@ pub(super) fn read(
         name: text(&["metadata", "name"]).unwrap_or_default().to_owned(),
         skip: value.get_path(["spec", "skip"]).and_then(Value::as_bool) == Some(true),
         namespace: text(&["spec", "namespace"]).unwrap_or(NAMESPACE).to_owned(),
-        patience: text(&["spec", "timeouts", "assert"])
-            .and_then(duration)
-            .unwrap_or(PATIENCE)
-            .min(PATIENCE),
+        patience: text(&["spec", "timeouts", "assert"]).and_then(duration).unwrap_or(PATIENCE),
         bindings: bindings(value.get_path(["spec", "bindings"])),
         steps: Vec::new(),
         place: document.place(),
@@ -138,9 +151,9 @@ pub(super) fn read(
         test.steps.extend(reading.step(step, i, &path));
     }
     let mut operations = test.steps.iter().flat_map(|step| &step.operations);
-    if let Some(program) = operations.find(|operation| operation.verb.is_program()) {
+    if let Some(program) = operations.find(|operation| operation.verb.is_program() && !programs) {
         let message = format!(
-            "{} is not run here, because nothing outside the sandbox is: the test ends there",
+            "{} is not run, because nothing outside the sandbox is: the test ends there",
             program.verb.as_str()
         );
         let problem = Diagnostic::warning(message).at(program.place.clone());
@@ -346,15 +359,38 @@ fn operation(
             .filter_map(|one| Some((one.get("match").cloned(), one.get("check")?.clone())))
             .collect(),
         sleep,
+        program: program(fields, verb),
         place,
     }))
+}
+
+/// What a script or a command runs.
+fn program(fields: &Value, verb: Verb) -> ProgramFields {
+    if !verb.is_program() {
+        return ProgramFields::default();
+    }
+    let words = fields.get("args").and_then(Value::as_list);
+    let words = words.into_iter().flat_map(|words| words.iter()).filter_map(Value::as_str);
+    ProgramFields {
+        script: fields.str_at(["content"]).map(str::to_owned),
+        command: fields
+            .str_at(["entrypoint"])
+            .into_iter()
+            .chain(words)
+            .map(str::to_owned)
+            .collect(),
+        environment: bindings(fields.get("env")),
+        timeout: fields.str_at(["timeout"]).and_then(duration),
+        check: fields.get("check").cloned(),
+        outputs: bindings(fields.get("outputs")),
+    }
 }
 
 /// How else to say what is not run.
 fn instead() -> String {
     let known = Verb::ALL.iter().filter(|verb| !verb.is_program());
     let known: Vec<&str> = known.map(|verb| verb.as_str()).collect();
-    format!("say it with {}, or run the test with chainsaw on kiln up", known.join(", "))
+    format!("run it with --allow-scripts, or say it with {}", known.join(", "))
 }
 
 /// An object as far as a reference tells.
