@@ -28,7 +28,7 @@
 //! use kiln_world::{World, WorldImage, WorldOptions};
 //!
 //! let image = WorldImage::with_engine(&[], None)?;
-//! let mut world = World::new(WorldOptions::default(), &image);
+//! let mut world = World::new(&WorldOptions::default(), &image);
 //! let namespace = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
 //! world.apply(&namespace, "default")?;
 //! let deadline = world.now() + 30_000;

@@ -1,6 +1,6 @@
 //! The world: a cluster in one thread, and the ways to act on it, to let time pass, and to see what happened.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use kiln_apiserver::{Authorization, Record, Request, Response, Server, Settings};
 use kiln_cluster::{ApiError, Call, ObjectPatch, Reason, Reply};
@@ -141,12 +141,14 @@ pub struct World {
     settled: u64,
     /// How many processes were started.
     lives: u64,
+    /// What was served when it was last asked.
+    kinds: Mutex<Kinds>,
 }
 
 impl World {
     /// A cluster with the engine, as an image has it.
-    pub fn new(options: WorldOptions, image: &WorldImage) -> Self {
-        let mut world = World::bare(&options, image.records.to_vec());
+    pub fn new(options: &WorldOptions, image: &WorldImage) -> Self {
+        let mut world = World::bare(options, image.records.to_vec());
         for replica in 0..world.options.replicas {
             world.start_replica(replica);
         }
@@ -174,6 +176,7 @@ impl World {
             round: Vec::new(),
             settled: 0,
             lives: 0,
+            kinds: Mutex::default(),
         }
     }
 
@@ -199,7 +202,16 @@ impl World {
     }
 
     fn call(&self, call: &Call) -> Result<Reply, ApiError> {
-        now_or_never(carry_out(&Admin(&self.core), &self.kinds(), call))
+        now_or_never(carry_out(&Admin(&self.core), &self.kinds_with(&call.about().gvk), call))
+    }
+
+    /// The kinds that were served when it was last asked, unless this one is not among them.
+    fn kinds_with(&self, gvk: &Gvk) -> Kinds {
+        let mut known = locked(&self.kinds);
+        if known.get(gvk).is_none() {
+            *known = discover(&self.core);
+        }
+        known.clone()
     }
 
     /// The kinds that the cluster serves.
@@ -212,7 +224,7 @@ impl World {
     /// # Errors
     /// What the server says.
     pub fn apply(&self, object: &Value, namespace: &str) -> Result<Value, ApiError> {
-        let kinds = self.kinds();
+        let kinds = self.kinds_with(&Gvk::of(object).unwrap_or_default());
         let object = placed(&kinds, object, namespace);
         let call = Call::Apply { object, manager: "kubectl".into(), force: true };
         let reply = now_or_never(carry_out(&Admin(&self.core), &kinds, &call))?;
@@ -224,7 +236,8 @@ impl World {
     /// # Errors
     /// What the server says.
     pub fn create(&self, object: &Value, namespace: &str) -> Result<Value, ApiError> {
-        let object = placed(&self.kinds(), object, namespace);
+        let kinds = self.kinds_with(&Gvk::of(object).unwrap_or_default());
+        let object = placed(&kinds, object, namespace);
         Ok(self.call(&Call::create(object))?.object().unwrap_or_default())
     }
 
@@ -279,7 +292,7 @@ impl World {
 
     /// Where an object is served; none if its kind is not.
     pub fn path_of(&self, id: &ObjectId) -> Option<String> {
-        let kinds = self.kinds();
+        let kinds = self.kinds_with(&id.gvk);
         let kind = kinds.get(&id.gvk)?;
         let address = Address {
             group: kind.group(),

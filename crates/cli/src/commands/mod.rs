@@ -22,6 +22,7 @@ pub(crate) mod openapi;
 mod plan;
 pub(crate) mod plugin_sandbox;
 mod run;
+mod storm;
 mod test;
 mod uninstall;
 mod up;
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Functions(Box<functions::Args>),
     Check(check::Args),
     Test(test::Args),
+    Storm(storm::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
     /// Evaluate a JMESPath expression: short for kiln eval jmespath
@@ -89,7 +91,7 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
         "eval" | "jp" => (&eval::FORMS, true),
-        "build" | "check" | "fmt" => (&[Text, Yaml, Json], true),
+        "build" | "check" | "fmt" | "storm" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
         "cfg" | "fn" | "up" => (&[Text], true),
         "plan" => (&[Text, Table, Yaml, Json, Markdown], true),
@@ -117,6 +119,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Openapi(command) => openapi::run(&ui, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Test(command) => test::run(&ui, &args.global, &command),
+        Command::Storm(command) => storm::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Eval(command) => eval::run(&ui, &args.global, &command),
         Command::Jp(command) => eval::run_jp(&ui, &args.global, &command),

@@ -145,7 +145,7 @@ impl GlobalsPart {
         };
         let known = self.held.entry(name);
         // What was had stays while it cannot be had anew.
-        if read.is_err() && known.is_some_and(|known| known.is_ok()) {
+        if read.is_err() && known.is_some_and(Result::is_ok) {
             return false;
         }
         let _ = now_or_never(say(connection, kinds, &entry.object, read.as_ref().err()));

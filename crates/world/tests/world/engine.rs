@@ -11,7 +11,7 @@ const SHOP: &str =
 
 #[test]
 fn policy_is_at_work_when_the_write_that_stored_it_returns() {
-    let mut world = world(WorldOptions::default());
+    let mut world = world(&WorldOptions::default());
     let before = world.now();
     apply(&mut world, QUOTAS);
     apply(&mut world, SHOP);
@@ -25,7 +25,7 @@ fn policy_is_at_work_when_the_write_that_stored_it_returns() {
 
 #[test]
 fn deleted_downstream_comes_back_and_time_jumps() {
-    let mut world = world(WorldOptions::default());
+    let mut world = world(&WorldOptions::default());
     apply(&mut world, QUOTAS);
     apply(&mut world, SHOP);
     let quota = id("v1", "ConfigMap", "shop", "quota");
@@ -43,7 +43,7 @@ fn deleted_downstream_comes_back_and_time_jumps() {
 
 #[test]
 fn definition_and_policy_for_its_kind_work_at_once() {
-    let mut world = world(WorldOptions::default());
+    let mut world = world(&WorldOptions::default());
     apply(
         &mut world,
         "
@@ -78,7 +78,7 @@ spec:
 
 #[test]
 fn rule_that_checks_denies_and_reports() {
-    let mut world = world(WorldOptions::default());
+    let mut world = world(&WorldOptions::default());
     let policy = |action: &str| {
         format!(
             "
@@ -110,7 +110,7 @@ spec:
 
 #[test]
 fn schedules_and_labels_delete_when_their_time_has_come() {
-    let mut world = world(WorldOptions::default());
+    let mut world = world(&WorldOptions::default());
     apply(
         &mut world,
         "
@@ -147,7 +147,7 @@ spec:
 
 #[test]
 fn explanation_names_the_rule_and_the_history() {
-    let mut world = world(WorldOptions::default());
+    let mut world = world(&WorldOptions::default());
     apply(&mut world, QUOTAS);
     apply(&mut world, SHOP);
     let quota = id("v1", "ConfigMap", "shop", "quota");
@@ -164,7 +164,7 @@ fn explanation_names_the_rule_and_the_history() {
 #[test]
 fn same_seed_gives_the_same_world() {
     let told = |seed: u64| {
-        let mut world = world(WorldOptions { seed, shuffled: true, ..WorldOptions::default() });
+        let mut world = world(&WorldOptions { seed, shuffled: true, ..WorldOptions::default() });
         apply(&mut world, QUOTAS);
         apply(&mut world, SHOP);
         world.delete(&id("v1", "ConfigMap", "shop", "quota")).unwrap();

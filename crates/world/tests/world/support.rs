@@ -12,7 +12,7 @@ pub(crate) fn image() -> &'static WorldImage {
     IMAGE.get_or_init(|| WorldImage::with_engine(&[], None).unwrap())
 }
 
-pub(crate) fn world(options: WorldOptions) -> World {
+pub(crate) fn world(options: &WorldOptions) -> World {
     World::new(options, image())
 }
 

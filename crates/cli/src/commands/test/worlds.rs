@@ -31,7 +31,7 @@ pub(super) fn image(definitions: &[Document]) -> Result<WorldImage, Diagnostic> 
 
 impl TestClusters for Worlds<'_> {
     fn cluster(&self) -> Result<Box<dyn TestCluster + '_>, Diagnostic> {
-        let world = World::new(WorldOptions::default(), self.image);
+        let world = World::new(&WorldOptions::default(), self.image);
         Ok(Box::new(WorldCluster { world: RefCell::new(world) }))
     }
 }
