@@ -2,4 +2,5 @@
 
 mod engine;
 mod replicas;
+mod simulation;
 mod support;
