@@ -37,6 +37,7 @@ mod promises;
 mod run;
 mod security;
 mod services;
+mod storm;
 mod test;
 mod test_live;
 mod transcripts;

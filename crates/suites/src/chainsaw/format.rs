@@ -153,7 +153,7 @@ pub(super) fn read(
     let mut operations = test.steps.iter().flat_map(|step| &step.operations);
     if let Some(program) = operations.find(|operation| operation.verb.is_program() && !programs) {
         let message = format!(
-            "{} is not run, because nothing outside the sandbox is: the test ends there",
+            "{} is not run here, because nothing outside the sandbox is: the test ends there",
             program.verb.as_str()
         );
         let problem = Diagnostic::warning(message).at(program.place.clone());
