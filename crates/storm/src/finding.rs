@@ -259,14 +259,17 @@ fn history(
     }
     let actions: Vec<Action> = order.iter().filter_map(|name| last.get(name).cloned()).collect();
     let fresh = play::play(image, documents, &Story { seed: story.seed, actions });
-    for id in fresh.made.keys().filter(|id| !seen.made.contains_key(*id)) {
-        let message = format!("{id} is gone, although what it is made for is still there");
-        add(FindingKind::DeletedUnexpectedly, all, message);
-        return;
-    }
-    for id in seen.made.keys().filter(|id| !fresh.made.contains_key(*id)) {
-        let message = format!("{id} is still there, although what it was made for is gone");
-        add(FindingKind::Orphaned, all, message);
-        return;
+    let lost = fresh.made.keys().find(|id| !seen.made.contains_key(*id));
+    let left = seen.made.keys().find(|id| !fresh.made.contains_key(*id));
+    match (lost, left) {
+        (Some(id), _) => {
+            let message = format!("{id} is gone, although what it is made for is still there");
+            add(FindingKind::DeletedUnexpectedly, all, message);
+        }
+        (None, Some(id)) => {
+            let message = format!("{id} is still there, although what it was made for is gone");
+            add(FindingKind::Orphaned, all, message);
+        }
+        (None, None) => {}
     }
 }
