@@ -15,7 +15,6 @@ mod measure;
 mod process;
 mod readme;
 mod record;
-mod simulate;
 mod test;
 mod upgrade;
 
@@ -61,8 +60,6 @@ enum Command {
     Record(record::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),
-    /// Play random stories with faults, by seed, and check that they end as they should
-    Simulate(simulate::Args),
     /// Upgrade from an earlier version on a real control plane, with downstreams and requests
     Upgrade(upgrade::Args),
     /// Build the servers that live tests run on, if they are not there yet
@@ -91,7 +88,6 @@ fn main() -> ExitCode {
         Command::Docs(args) => docs::run(&args),
         Command::Faults(args) => faults::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
-        Command::Simulate(args) => simulate::run(&args),
         Command::Upgrade(args) => upgrade::run(&args),
         Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),
         Command::SuiteRunner => cluster::built("runner of the suites", chainsaw().map(|_| ())),

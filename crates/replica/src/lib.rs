@@ -14,7 +14,7 @@
 //! | `status`, `autogen_status` | the status of policies |
 //! | `events`, `validation_events` | the events about what rules did |
 //! | `report_results` | what reports say, and of which policies |
-//! | `scan` | which objects that are there are checked, by which rules |
+//! | `scan`, `scan_permissions` | which objects that are there are checked, by which rules, and whether they may be read |
 //! | `cleanup` | scheduled deletion: policies, permissions, judgement |
 //! | `globals` | the entries of the global context |
 //! | `author_access` | whether the author of a policy may do what its rules do |
@@ -38,6 +38,7 @@ pub mod policy_review;
 pub mod policy_store;
 pub mod report_results;
 pub mod scan;
+pub mod scan_permissions;
 pub mod status;
 mod validation_events;
 pub mod watch_news;

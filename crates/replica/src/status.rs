@@ -15,6 +15,7 @@ use crate::autogen_status;
 use crate::calls::carry_out;
 use crate::events::Happened;
 use crate::policy_store::{Registry, StoredPolicy};
+use crate::scan_permissions::{ScanPermissions, Scannable};
 
 /// Who answers admission requests.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,7 @@ pub struct StatusBasis<'b> {
 pub struct StatusWriter {
     /// What was written and not seen yet, so that nothing is written twice.
     written: HashMap<ObjectId, (String, Value)>,
+    permissions: ScanPermissions,
 }
 
 /// What came of a look at the status of all policies.
@@ -58,13 +60,20 @@ pub struct StatusRound {
     pub happened: Vec<Happened>,
     /// A policy names a kind that is not served: it may have been defined just now.
     pub expects_kinds: bool,
+    /// A policy waits for permissions, of which nothing tells when they come.
+    pub lacks: bool,
     /// What could not be written, and why.
     pub failed: Vec<(ObjectId, ApiError)>,
 }
 
 impl StatusWriter {
-    /// Writes the status of every policy that has another one than it should.
-    pub async fn write<A: Api>(&mut self, api: &A, basis: &StatusBasis<'_>) -> StatusRound {
+    /// Writes the status of every policy that has another one than it should. What may be scanned is asked as `scanner`.
+    pub async fn write<A: Api>(
+        &mut self,
+        api: &A,
+        scanner: &A,
+        basis: &StatusBasis<'_>,
+    ) -> StatusRound {
         let StatusBasis { stored, admission, troubles, kinds } = basis;
         let mut round = StatusRound::default();
         self.written.retain(|id, _| stored.policies.iter().any(|policy| policy.id == *id));
@@ -80,6 +89,9 @@ impl StatusWriter {
             let Some(status) = wanted(policy, admission, &unserved) else { continue };
             let status = with_troubles(policy, status, *troubles);
             let status = with_not_run(policy, status);
+            let scannable = self.permissions.of(scanner, kinds, &policy.object).await;
+            round.lacks |= matches!(scannable, Some(Scannable::No(_)));
+            let status = with_scan_permissions(status, scannable.as_ref());
             let status = autogen_status::added(&policy.object, status);
             let life = metadata::uid(&policy.object).unwrap_or_default().to_owned();
             if self.written.get(&policy.id) == Some(&(life.clone(), status.clone()))
@@ -289,6 +301,9 @@ fn newly_not_run(policy: &StoredPolicy) -> Option<String> {
     (!is_known).then_some(message)
 }
 
+/// The condition that says whether objects can be scanned.
+const PERMITTED: &str = "RBACPermissionsGranted";
+
 /// The status of policies that are written in CEL, with the reason and the message of what is wrong. Without webhooks it
 /// says so.
 fn condition_status(problem: Option<(&str, &str)>, without_webhooks: Option<&str>) -> Value {
@@ -300,12 +315,38 @@ fn condition_status(problem: Option<(&str, &str)>, without_webhooks: Option<&str
     let without_webhooks = without_webhooks.map(|why| ("Failed", why));
     let conditions = [
         condition("WebhookConfigured", problem.or(without_webhooks), "Webhook configured."),
-        condition("RBACPermissionsGranted", problem, "Policy is ready for reporting."),
+        condition(PERMITTED, problem, "Policy is ready for reporting."),
     ];
     value!({"conditionStatus": {
         "ready": problem.is_none(), "message": problem.map(|(_, why)| why).unwrap_or_default(),
         "conditions": Value::from_iter(conditions),
     }})
+}
+
+/// The status of a policy in CEL with what its scan lacks, unless something else is wrong with it.
+fn with_scan_permissions(mut status: Value, scannable: Option<&Scannable>) -> Value {
+    let (word, reason, message) = match scannable {
+        None | Some(Scannable::Yes(None)) => return status,
+        Some(Scannable::Yes(Some(why))) => ("True", "Succeeded", *why),
+        Some(Scannable::No(why)) => ("False", "Failed", why.as_str()),
+    };
+    let place = ["conditionStatus", "conditions"];
+    let all = status.get_path(place).and_then(Value::as_list).map(|all| all.to_vec());
+    let is_it = |one: &Value| one.str_at(["type"]) == Some(PERMITTED);
+    let is_good = |one: &Value| one.str_at(["status"]) == Some("True");
+    let all = all.unwrap_or_default();
+    if !all.iter().any(|one| is_it(one) && is_good(one)) {
+        return status;
+    }
+    let told = value!({"type": PERMITTED, "status": word, "reason": reason, "message": message});
+    let all: Vec<Value> =
+        all.into_iter().map(|one| if is_it(&one) { told.clone() } else { one }).collect();
+    // Both are there, or nothing would have been found.
+    let _ = status.set(place, Value::from(all));
+    if word == "False" {
+        let _ = status.set(["conditionStatus", "ready"], false);
+    }
+    status
 }
 
 /// The status of a policy in CEL without a condition.

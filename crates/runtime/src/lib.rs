@@ -86,5 +86,5 @@ pub use options::{Only, Options};
 pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};
 pub use reader::Reader;
 pub use run::{RunError, logs, run, run_blocking, run_seen};
-pub use state::{ActivityState, AppState};
+pub use state::{ActivityState, AppState, NextDeletions};
 pub use uninstall::{Uninstall, uninstall, webhook_configurations};

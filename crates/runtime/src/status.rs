@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kiln_cluster::Call;
 use kiln_object::{Gvk, ObjectId};
+use kiln_replica::scan_permissions;
 use kiln_replica::status::{Admission, StatusBasis, StatusWriter};
 
 use crate::calls::carry_out;
@@ -37,7 +38,7 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
         let troubles_now = troubled.as_ref();
         let basis =
             StatusBasis { stored: &stored, admission, troubles: troubles_now, kinds: &known };
-        let round = writer.write(&client, &basis).await;
+        let round = writer.write(&client, &shared.controller, &basis).await;
         if round.expects_kinds {
             shared.rumours.spread();
         }
@@ -49,14 +50,18 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
             tracing::warn!(%policy, %error, "cannot write the status");
         }
         let failed = !round.failed.is_empty();
-        let pause = if failed { Duration::from_secs(2) } else { LOOK };
+        let pause = match (failed, with_webhooks) {
+            (true, _) => Duration::from_secs(2),
+            (false, true) => Duration::from_millis(scan_permissions::COUNTS),
+            (false, false) => LOOK,
+        };
         tokio::select! {
             changed = registry.changed() => if changed.is_err() { return },
             changed = webhooks.changed() => if changed.is_err() { return },
             changed = troubles.changed() => if changed.is_err() { return },
             changed = kinds.changed() => if changed.is_err() { return },
             _ = shutdown.changed() => return,
-            () = tokio::time::sleep(pause), if failed || !with_webhooks => {}
+            () = tokio::time::sleep(pause), if failed || round.lacks || !with_webhooks => {}
         }
     }
 }

@@ -90,7 +90,10 @@ impl ReportsPart {
         for object in self.machine.due(now, AT_ONCE) {
             progress = true;
             let creates = self.machine.has_results(&object.uid);
-            let live = now_or_never(read(connection, kinds, &form, &object, creates));
+            let live = match self.machine.must_read(&object.uid) {
+                true => now_or_never(read(connection, kinds, &form, &object, creates)),
+                false => Ok(None),
+            };
             let answer = match live {
                 Err(error) => Err(error),
                 Ok(live) => match self.machine.call(&object.uid, live.as_ref()) {

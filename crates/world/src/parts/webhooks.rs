@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kiln_admission::Hooks;
 use kiln_admission::webhooks::{Address, configurations};
 use kiln_replica::api::at_once;
+use kiln_replica::scan_permissions::COUNTS;
 use kiln_replica::status::{Admission, StatusBasis, StatusRound, StatusWriter};
 use kiln_replica::webhooks::{COMPARE, PublishedWebhooks, registered};
 
@@ -96,6 +97,7 @@ pub(crate) struct StatusPart {
     troubles: Seen,
     kinds: Seen,
     again: Option<u64>,
+    permissions: Option<u64>,
 }
 
 impl StatusPart {
@@ -107,7 +109,8 @@ impl StatusPart {
             self.troubles.renew(&knowledge.troubles),
             self.kinds.renew(&knowledge.kinds),
         ];
-        let due = self.again.is_some_and(|at| at <= around.now());
+        let mut times = self.again.into_iter().chain(self.permissions);
+        let due = times.any(|at| at <= around.now());
         if !(due || changed.contains(&true)) {
             return false;
         }
@@ -117,14 +120,20 @@ impl StatusPart {
             troubles: knowledge.troubles.get().as_ref(),
             kinds: knowledge.kinds.get(),
         };
-        let round = at_once(self.writer.write(&around.connections.admission, &basis));
-        let StatusRound { happened, failed, .. } = round.unwrap_or_default();
+        let round = at_once(self.writer.write(
+            &around.connections.admission,
+            &around.connections.controller,
+            &basis,
+        ));
+        let StatusRound { happened, failed, lacks, .. } = round.unwrap_or_default();
         self.again = (!failed.is_empty()).then(|| around.now() + AGAIN);
+        // Nothing tells when permissions come.
+        self.permissions = lacks.then(|| around.now() + COUNTS);
         around.happened.extend(happened);
-        true
+        changed.contains(&true)
     }
 
     pub(crate) fn timers(&self) -> Timers {
-        Timers::work(self.again)
+        Timers::work(self.again.into_iter().chain(self.permissions).min())
     }
 }

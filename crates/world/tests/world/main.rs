@@ -2,5 +2,4 @@
 
 mod engine;
 mod replicas;
-mod simulation;
 mod support;

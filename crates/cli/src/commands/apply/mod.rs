@@ -1,9 +1,9 @@
 //! `kiln apply`
 
 mod faults;
+mod findings;
 mod junit;
 mod policy_report;
-mod sarif;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ pub(crate) struct Args {
     allow_service: Vec<HostAllowlist>,
 
     /// File for the objects, or directory, which is created if its name ends with a slash: mutated ones go to
-    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif) means --format
+    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif, github, gitlab, azure) means --format
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -273,10 +273,19 @@ impl Accepted {
     }
 }
 
-pub(super) use show::change_as_value;
+pub(super) use show::{change_as_value, message};
 
-pub(super) const FORMS: [Format; 6] =
-    [Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit, Format::Sarif];
+pub(super) const FORMS: [Format; 9] = [
+    Format::Text,
+    Format::Table,
+    Format::Yaml,
+    Format::Json,
+    Format::Junit,
+    Format::Sarif,
+    Format::Github,
+    Format::Gitlab,
+    Format::Azure,
+];
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     args.kyverno.check(ui, args.cluster)?;
@@ -345,7 +354,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let limits =
         if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
-    let shows_fixes = matches!(ui.format(), Format::Text | Format::Json | Format::Sarif)
+    let shows_findings = crate::findings::FORMS.contains(&ui.format());
+    let shows_fixes = (shows_findings || matches!(ui.format(), Format::Text | Format::Json))
         && !(args.table || args.policy_report);
     let limits = if shows_fixes { limits.fixing() } else { limits };
     let mut others = objects_of(others)?;

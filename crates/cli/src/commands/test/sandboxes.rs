@@ -1,11 +1,13 @@
 //! Clusters for tests that run programs of the machine: a sandbox on loopback, in real time, with the engine at work.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_apiserver::{Authorization, Request};
+use kiln_cleanup::TTL_LABEL;
 use kiln_diagnostic::Diagnostic;
-use kiln_object::{EngineNames, Gvk};
+use kiln_object::{EngineNames, Gvk, metadata};
 use kiln_sandbox::{Options, Sandbox};
 use kiln_suites::chainsaw::{
     ApiResponse, Program, ProgramOutput, TestCluster, TestClusters, Waited,
@@ -16,7 +18,7 @@ use tokio::runtime::Runtime;
 
 use super::programs;
 use crate::commands::up::config;
-use crate::commands::up::engine::{self, SandboxEngine, View};
+use crate::commands::up::engine::{self, Reached, SandboxEngine, View};
 use crate::commands::up::temp_dir::{PrivateDir, private_dir};
 use crate::exit::Failure;
 
@@ -65,7 +67,8 @@ impl TestClusters for Sandboxes<'_> {
                 })?;
             }
             // Kyverno: its own runs of such tests take exceptions from everywhere.
-            let (engine, shown) = SandboxEngine::begin(&sandbox, &kubeconfig, Some("*"))?;
+            let (engine, shown) =
+                SandboxEngine::begin(&sandbox, &kubeconfig, Some("*"), Reached::ByService)?;
             let view = engine::connected(shown).await?;
             view.at_work(&sandbox).await;
             checks_policies(&sandbox).await;
@@ -79,7 +82,8 @@ impl TestClusters for Sandboxes<'_> {
         })?;
         let (runtime, engine) = (&self.runtime, Some(engine));
         let sandbox = Arc::new(sandbox);
-        Ok(Box::new(Cluster { runtime, sandbox, engine, view, directory }))
+        let has_ttl = Cell::new(false);
+        Ok(Box::new(Cluster { runtime, sandbox, engine, view, has_ttl, directory }))
     }
 }
 
@@ -99,6 +103,23 @@ async fn checks_policies(sandbox: &Sandbox) {
     }
 }
 
+/// The kinds of a CustomResourceDefinition; none for another object.
+fn defined_kinds(object: &Value) -> Vec<Gvk> {
+    let text = |path: &[&str]| object.str_at(path.iter().copied()).unwrap_or_default();
+    if text(&["kind"]) != "CustomResourceDefinition" || metadata::is_deleted(object) {
+        return Vec::new();
+    }
+    let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
+    let versions = object.get_path(["spec", "versions"]).and_then(Value::as_list);
+    let versions = versions.into_iter().flat_map(|versions| versions.iter());
+    let served = versions.filter(|version| version.get("served") == Some(&Value::from(true)));
+    let version = |version: &Value| version.str_at(["name"]).map(str::to_owned);
+    served
+        .filter_map(version)
+        .map(|version| Gvk::new(&format!("{group}/{version}"), kind))
+        .collect()
+}
+
 /// Whether an answer is about a policy.
 fn is_policy(answer: &ApiResponse) -> bool {
     let kind = Gvk::of(&answer.value);
@@ -115,6 +136,8 @@ struct Cluster<'r> {
     sandbox: Arc<Sandbox>,
     engine: Option<SandboxEngine>,
     view: View,
+    /// Whether something was written that is to be deleted when it is old enough.
+    has_ttl: Cell<bool>,
     /// Holds the kubeconfig that programs use.
     directory: PrivateDir,
 }
@@ -129,6 +152,7 @@ impl TestCluster for Cluster<'_> {
     ) -> ApiResponse {
         let mut request = Request::new(method, path);
         if let Some(body) = body {
+            self.has_ttl.set(self.has_ttl.get() || metadata::label(body, TTL_LABEL).is_some());
             request = request.with_body(content_type, json::to_string(body));
         }
         let response = self.sandbox.send(request);
@@ -141,6 +165,11 @@ impl TestCluster for Cluster<'_> {
             }
         }
         let answer = ApiResponse { status: response.status, value: response.value() };
+        if method != "GET" && answer.status < 300 {
+            for kind in defined_kinds(&answer.value) {
+                self.runtime.block_on(self.view.knows(&self.sandbox, &kind));
+            }
+        }
         if matches!(method, "POST" | "PUT" | "PATCH") && answer.status < 300 && is_policy(&answer) {
             // A policy that was stored counts for the next step.
             self.runtime.block_on(self.view.at_work(&self.sandbox));
@@ -166,7 +195,7 @@ impl TestCluster for Cluster<'_> {
             if now > revision {
                 return Waited { revision: Some(now), took: began.elapsed() };
             }
-            if self.view.is_busy() {
+            if self.view.is_busy() || self.view.deletes_soon(self.has_ttl.get()) {
                 still = Instant::now();
             } else if still.elapsed() >= QUIET {
                 return Waited { revision: None, took: began.elapsed() };
