@@ -64,6 +64,8 @@ pub(crate) enum Format {
     Markdown,
     /// SARIF 2.1.0, for code scanning
     Sarif,
+    /// One page that stands alone, for pull requests and tickets
+    Html,
 }
 
 impl Format {
@@ -77,6 +79,7 @@ impl Format {
             Format::Junit => "junit",
             Format::Markdown => "markdown",
             Format::Sarif => "sarif",
+            Format::Html => "html",
         }
     }
 }

@@ -23,6 +23,7 @@ mod plan;
 pub(crate) mod plugin_sandbox;
 mod run;
 mod test;
+mod ui;
 mod uninstall;
 mod up;
 pub(crate) mod version;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Uninstall(uninstall::Args),
     Up(up::Args),
+    Ui(ui::Args),
     #[command(hide = true)]
     Openapi(openapi::Args),
     Version(version::Args),
@@ -84,15 +86,15 @@ pub(crate) struct SharedOptions {
 /// What the options that all commands accept mean to the command of a name: the one place that says which output formats a
 /// command has. Help is made from it, and commands check with [`Ui::has_formats_of`].
 pub(crate) fn shared_options(command: &str) -> SharedOptions {
-    use Format::{Json, Markdown, Table, Text, Yaml};
+    use Format::{Html, Json, Markdown, Table, Text, Yaml};
     let (formats, reads_files): (&[Format], bool) = match command {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
         "eval" | "jp" => (&eval::FORMS, true),
         "build" | "check" | "fmt" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
-        "cfg" | "fn" | "up" => (&[Text], true),
-        "plan" => (&[Text, Table, Yaml, Json, Markdown], true),
+        "cfg" | "fn" | "up" | "ui" => (&[Text], true),
+        "plan" => (&[Text, Table, Yaml, Json, Markdown, Html], true),
         "adopt" | "doctor" | "explain" | "install" | "openapi" | "version" => {
             (&[Text, Yaml, Json], false)
         }
@@ -128,6 +130,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Run(command) => run::run(&ui, &command),
         Command::Uninstall(command) => uninstall::run(&ui, &command),
         Command::Up(command) => up::run(&ui, &args.global, &command),
+        Command::Ui(command) => ui::run(&ui, &args.global, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&ui, &command),

@@ -37,6 +37,7 @@ mod promises;
 mod run;
 mod security;
 mod services;
+mod studio;
 mod test;
 mod test_live;
 mod transcripts;

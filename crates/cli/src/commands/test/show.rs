@@ -26,7 +26,7 @@ pub(super) fn report(
         Format::Markdown => markdown(out, shown)?,
         Format::Table => rows(out, args, shown)?,
         // `Ui::has_formats_of` has refused what is not a form of this command.
-        Format::Text | Format::Sarif => {
+        Format::Text | Format::Sarif | Format::Html => {
             rows(out, args, shown)?;
             differences(out, shown)?;
             writeln!(out, "{}", summary(report))?;
