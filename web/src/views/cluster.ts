@@ -64,6 +64,8 @@ export class ClusterView {
   private isShown = false;
   private timer = 0;
   private playing = 0;
+  /** The files that the cluster in the tab began with. */
+  private startedWith = "";
 
   constructor(
     private engine: Engine,
@@ -96,8 +98,13 @@ export class ClusterView {
 
   private async begin(): Promise<void> {
     if (!this.cluster) {
+      // The cluster lives on until the files of the playground are others.
+      const files = JSON.stringify(this.playground.files);
+      if (files === this.startedWith) return this.refresh();
       try {
+        replace(this.body, empty("The cluster starts…"));
         await this.engine.call("cluster.start", { workspace: this.playground.files });
+        this.startedWith = files;
       } catch (problem) {
         replace(this.side);
         replace(this.body, empty((problem as Error).message));
