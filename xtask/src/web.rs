@@ -9,7 +9,7 @@
 //! The bundle holds no engine: `kiln ui` answers the calls of the page itself, so the binary never carries an older
 //! engine than its own. Only the static playground has the engine as WebAssembly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -135,10 +135,11 @@ fn is_bundle_current(web: &Path) -> Result<bool> {
     let again = web.join("out");
     vite(web, "out")?;
     let mut same = true;
-    let names = sizes(&again)?.into_keys().chain(sizes(&web.join("bundle"))?.into_keys());
+    let kept = web.join("bundle");
+    let names: BTreeSet<String> =
+        sizes(&again)?.into_keys().chain(sizes(&kept)?.into_keys()).collect();
     for name in names {
-        let [built, kept] =
-            [&again, &web.join("bundle")].map(|from| fs::read(from.join(&name)).ok());
+        let (built, kept) = (fs::read(again.join(&name)).ok(), fs::read(kept.join(&name)).ok());
         if built != kept {
             eprintln!(
                 "error: web/bundle/{name} is not what the sources make: cargo xtask web --bundle"

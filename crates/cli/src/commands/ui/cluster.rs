@@ -111,7 +111,8 @@ impl ServedCluster {
         {
             return Ok(Arc::clone(listing));
         }
-        let listing = Arc::new(list(&self.connect()?));
+        let reader = self.connect()?;
+        let listing = Arc::new(list(&reader));
         *kept = Some((Instant::now(), Arc::clone(&listing)));
         Ok(listing)
     }
