@@ -98,10 +98,14 @@ fn results_become_a_suite_that_passes() {
 fn a_kustomization_is_built_and_its_objects_are_resources() {
     let answer = evaluate(vec![
         file("p.yaml", "policies", POLICY),
-        file("app/kustomization.yaml", "tree", "namePrefix: my-\nresources: [n.yaml]\n"),
+        file(
+            "app/kustomization.yaml",
+            "tree",
+            "commonAnnotations: {made: here}\nresources: [n.yaml]\n",
+        ),
         file("app/n.yaml", "tree", SHOP),
     ]);
-    assert!(answer.str_at(["build"]).unwrap().contains("name: my-shop"), "{answer:?}");
+    assert!(answer.str_at(["build"]).unwrap().contains("made: here"), "{answer:?}");
     assert_eq!(answer.get_path(["summary", "pass"]).and_then(Value::as_i64), Some(1), "{answer:?}");
     let broken = evaluate(vec![file("kustomization.yaml", "tree", "resources: [none.yaml]\n")]);
     let problems = broken.get("problems").and_then(Value::as_list).unwrap();

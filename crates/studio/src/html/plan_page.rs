@@ -361,8 +361,9 @@ mod tests {
 
     #[test]
     fn a_page_stays_small_whatever_it_shows() {
+        let long = "x".repeat(9_000);
         for (count, text) in
-            [(20_000, "team-with-a-long-name-"), (3_000, HOSTILE), (50, &"x".repeat(9_000))]
+            [(20_000, "team-with-a-long-name-"), (3_000, HOSTILE), (50, long.as_str())]
         {
             let page = plan_page(&report(count, text));
             assert!(page.len() <= MAX_PAGE_SIZE, "{count}: {} bytes", page.len());

@@ -59,7 +59,7 @@ pub(super) fn report(
             out.write_all(text.as_bytes())?;
         }
         Format::Html => {
-            out.write_all(plan_page(&run_report(report, &shown, written)).as_bytes())?
+            out.write_all(plan_page(&run_report(report, &shown, written)).as_bytes())?;
         }
         Format::Table => table(&mut out, args, report, &shown)?,
         _ if args.table => table(&mut out, args, report, &shown)?,

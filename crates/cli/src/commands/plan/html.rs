@@ -126,17 +126,17 @@ fn lineage(plan: &Plan) -> Lineage {
         }
     }
     for denied in &plan.now.denied {
-        let why = Some(denied.why.clone());
+        let why = Some(denied.why.as_str());
         links.extend(direct(&denied.rules, &denied.target, LinkState::Denied, why));
     }
     for write in &plan.next_write {
         let state = if write.refused.is_some() { LinkState::Denied } else { LinkState::Changed };
-        links.extend(direct(&write.rules, &write.target, state, write.refused.clone()));
+        links.extend(direct(&write.rules, &write.target, state, write.refused.as_deref()));
     }
     for run in &plan.next_runs {
         for (target, why) in &run.deletes {
             let rules = std::slice::from_ref(&run.rule);
-            links.extend(direct(rules, target, LinkState::Deleted, why.clone()));
+            links.extend(direct(rules, target, LinkState::Deleted, why.as_deref()));
         }
     }
     Lineage::new(links)
@@ -146,7 +146,7 @@ fn direct(
     rules: &[RuleId],
     target: &ObjectId,
     state: LinkState,
-    why: Option<String>,
+    why: Option<&str>,
 ) -> Vec<LineageLink> {
     let link = |rule: &RuleId| LineageLink {
         rule: RuleName::from(rule),
@@ -154,7 +154,7 @@ fn direct(
         sources: Vec::new(),
         object: Some(ObjectName::from(target)),
         state,
-        why: why.clone(),
+        why: why.map(str::to_owned),
     };
     rules.iter().map(link).collect()
 }
