@@ -59,6 +59,7 @@ pub use manifest::{Manifest, Rendered};
 pub use metadata::{Dependency, Metadata};
 pub use options::{HelmVersion, Limits, Options, Release};
 pub use render::{release_name, render, render_templates, render_with};
+pub use schema::schema_violations;
 pub use seed::SeededSources;
 pub use set_values::{SetKind, set_value};
 pub use values::{merge_values, read_values};

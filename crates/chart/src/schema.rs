@@ -26,6 +26,23 @@ pub(crate) fn validate(chart: &Chart, values: &Map) -> Result<()> {
     )))
 }
 
+/// What is wrong with a value, held against a JSON Schema; nothing if it is valid.
+///
+/// # Errors
+/// When the schema is not one, or comparing takes too long.
+pub fn schema_violations(schema: &Value, value: &Value) -> Result<Option<String>> {
+    let mut checker = Checker::new(schema);
+    let failed = checker.schema(schema, value, "", 0);
+    if let Some(message) = checker.refused {
+        return Err(ChartError::new(message));
+    }
+    Ok(failed.map(|failed| {
+        let mut shown = String::new();
+        failed.print(1, &mut shown);
+        shown.trim_start_matches('\n').to_owned()
+    }))
+}
+
 fn check(chart: &Chart, values: &Map, problems: &mut String) -> Result<()> {
     if let Some(schema) = &chart.schema {
         let name = chart.name();

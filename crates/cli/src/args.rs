@@ -66,6 +66,12 @@ pub(crate) enum Format {
     Sarif,
     /// One page that stands alone, for pull requests and tickets
     Html,
+    /// Annotations of GitHub Actions
+    Github,
+    /// Code Quality report of GitLab
+    Gitlab,
+    /// Annotations of Azure Pipelines
+    Azure,
 }
 
 impl Format {
@@ -80,6 +86,9 @@ impl Format {
             Format::Markdown => "markdown",
             Format::Sarif => "sarif",
             Format::Html => "html",
+            Format::Github => "github",
+            Format::Gitlab => "gitlab",
+            Format::Azure => "azure",
         }
     }
 }
@@ -157,11 +166,12 @@ fn as_meant(args: Vec<OsString>) -> Vec<OsString> {
     let args = help_first(args);
     let writes = |args: &[OsString]| {
         let definition = definition();
-        let named = args.iter().skip(1).filter_map(|word| word.to_str());
-        let mut commands = named.filter_map(|word| definition.find_subcommand(word));
-        commands.next().is_some_and(|command| {
-            command.get_arguments().any(|argument| argument.get_short() == Some('o'))
-        })
+        let mut command = &definition;
+        // The innermost command: `kiln create test`.
+        for word in args.iter().skip(1).filter_map(|word| word.to_str()) {
+            command = command.find_subcommand(word).unwrap_or(command);
+        }
+        command.get_arguments().any(|argument| argument.get_short() == Some('o'))
     };
     // What follows belongs to another program.
     let own = args.iter().position(|word| word == "--").unwrap_or(args.len());
@@ -336,6 +346,7 @@ mod tests {
             ("kiln apply r.yaml -o ./json", "kiln apply r.yaml -o ./json"),
             ("kiln build -o out.yaml", "kiln build -o out.yaml"),
             ("kiln build -oout.yaml", "kiln build -oout.yaml"),
+            ("kiln create test -o t.yaml", "kiln create test -o t.yaml"),
             // Where there is nothing to write to, the message is about forms.
             ("kiln explain ns/a -o wide", "kiln explain ns/a --format wide"),
             ("kiln explain ns/a -o", "kiln explain ns/a -o"),

@@ -9,7 +9,7 @@ use kiln_chart::{HelmVersion, Lookup};
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::{Disk, FileSystem};
 use kiln_kustomize::local::{Local, Running};
-use kiln_kustomize::{Build, ChartRenderer, Helm, LoadRestrictions, Options, Output};
+use kiln_kustomize::{Build, ChartRenderer, Failed, Helm, LoadRestrictions, Options, Output};
 use kiln_yaml::{Document, ReadOptions, Reader};
 
 use crate::args::Global;
@@ -137,6 +137,26 @@ pub(crate) fn build(
     options: &Options,
     host: &BuildHost<'_>,
 ) -> Result<Output, Failure> {
+    let output = try_build(ui, global, directory, options, host)?.map_err(|failed| {
+        for warning in &failed.warnings {
+            ui.problem(warning);
+        }
+        Failure::BadInput(vec![failed.error.into()])
+    })?;
+    for warning in &output.warnings {
+        ui.problem(warning);
+    }
+    Ok(output)
+}
+
+/// Builds a kustomization; what is odd or wrong in it is for the caller to show.
+pub(crate) fn try_build(
+    ui: &Ui,
+    global: &Global,
+    directory: &str,
+    options: &Options,
+    host: &BuildHost<'_>,
+) -> Result<Result<Output, Box<Failed>>, Failure> {
     let running = host.programs.running.clone();
     let remote = Remote::new(options.offline, global.max_input_size, running.clone());
     let to_end = running.clone();
@@ -152,15 +172,6 @@ pub(crate) fn build(
     while running.is_over() {
         // The signal that ended the build ends the process.
         std::thread::park();
-    }
-    let output = output.map_err(|failed| {
-        for warning in &failed.warnings {
-            ui.problem(warning);
-        }
-        Failure::BadInput(vec![failed.error.into()])
-    })?;
-    for warning in &output.warnings {
-        ui.problem(warning);
     }
     Ok(output)
 }

@@ -10,6 +10,7 @@ mod commands;
 mod exit;
 mod fetch;
 mod file_watch;
+mod findings;
 mod input;
 mod interrupt;
 mod kustomization;
@@ -28,6 +29,12 @@ fn main() -> ExitCode {
     let typed: Vec<_> = std::env::args_os().collect();
     if as_kustomize::is_meant(&typed) {
         return as_kustomize::run(typed);
+    }
+    if commands::krm::is_called_as_function(&typed) {
+        let words = vec![typed[0].clone(), "krm".into()];
+        if let Some(code) = commands::run_as_function(&args::parse(words)) {
+            return code;
+        }
     }
     commands::run(args::parse(typed))
 }

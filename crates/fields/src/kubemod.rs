@@ -79,8 +79,12 @@ pub static MATCH_ITEM: FieldTable = FieldTable::new(
         one_of("matchFor", &["Any", "All"], "How many of the values must pass.")
             .default("Any")
             .example("All"),
-        string("matchValue", "The value; numbers and booleans are compared as text.")
-            .example("Deployment"),
+        Field::new(
+            "matchValue",
+            FieldType::Either(&[FieldType::String, FieldType::Boolean, FieldType::Integer]),
+            "The value; numbers and booleans are compared as text.",
+        )
+        .example("Deployment"),
         strings("matchValues", "Values of which one must be equal.")
             .example("[Deployment, StatefulSet]"),
         string("matchRegex", "A regular expression of Go.").example("'^nginx:'"),
@@ -114,6 +118,11 @@ pub static PATCH_ITEM: FieldTable = FieldTable::new(
             .required()
             .example("/spec/containers/#0/imagePullPolicy"),
         string("from", "A JSON pointer, for `move` and `copy`.").example("/metadata/labels/old").only_kiln(),
-        Field::new("value", FieldType::Expression("Go template"), "The value, a template that writes YAML.").example("Always"),
+        Field::new(
+            "value",
+            FieldType::Either(&[FieldType::Expression("Go template"), FieldType::Any]),
+            "The value, a template that writes YAML.",
+        )
+        .example("Always"),
     ],
 );

@@ -2,7 +2,7 @@
 
 use crate::policies::{
     ANNOTATIONS, BOUND_PARAMETERS, BOUND_POLICY, BOUND_RESOURCES, CONDITIONS, CONSTRAINTS, FAILURE,
-    PARAM_KIND, POD_CONTROLLERS, POLICY_WEBHOOK, SWITCH, VARIABLES, switch,
+    MATCH_CONSTRAINTS, PARAM_KIND, POD_CONTROLLERS, POLICY_WEBHOOK, SWITCH, VARIABLES, switch,
 };
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
 use crate::{
@@ -50,7 +50,11 @@ pub static VALIDATING_SPEC: FieldTable = FieldTable::new(
         table("evaluation", &VALIDATING_EVALUATION, "When the policy runs, and on what."),
         FAILURE,
         CONDITIONS,
-        CONSTRAINTS,
+        table(
+            "matchConstraints",
+            &MATCH_CONSTRAINTS,
+            "Requests and objects that the policy is for. Required, unless `evaluation.mode` is one for data and other requests.",
+        ),
         ACTIONS,
         VALIDATIONS,
         VARIABLES,

@@ -19,6 +19,7 @@
 //! | `localize` | a copy with all that a kustomization names |
 //! | [`cfg`] | documents printed, counted, searched, handed to functions, with their comments |
 //! | `host` | what a build asks of its host ([`Fetch`], [`Programs`]) |
+//! | `release` | what differs between releases of kustomize, as named fields |
 //!
 //! What kustomize keeps in annotations lies in [side tables](crate) here, objects are found by
 //! hashed ids, and every document is parsed once and written once.
@@ -45,6 +46,7 @@ mod localize;
 mod messages;
 mod model;
 mod plugins;
+mod release;
 mod transformers;
 
 use std::time::Duration;
@@ -62,9 +64,10 @@ pub use load::loader::LoadRestrictions;
 pub use load::remote::Repository;
 pub use localize::Localized;
 pub use plugins::BUILTIN_PLUGINS;
+pub use release::{DIFFERENCES, KustomizeVersion, ReleaseBehavior, ReleaseDifference};
 
 /// The version of kustomize whose output this gives.
-pub const KUSTOMIZE_VERSION: &str = "v5.8.1";
+pub const KUSTOMIZE_VERSION: &str = "v5.8.2";
 
 /// What the built-in schema says of itself.
 pub const OPENAPI_INFO: &str = "{title:Kubernetes,version:v1.21.2}";
@@ -106,6 +109,8 @@ pub struct Options {
     pub explain: bool,
     /// The largest file that is read, in bytes.
     pub max_file_size: usize,
+    /// `--as kustomize@VERSION`: what is done where releases differ.
+    pub behavior: ReleaseBehavior,
 }
 
 impl Default for Options {
@@ -129,6 +134,7 @@ impl Default for Options {
             working_directory: String::new(),
             explain: false,
             max_file_size: kiln_yaml::Limits::default().bytes,
+            behavior: ReleaseBehavior::default(),
         }
     }
 }
@@ -296,7 +302,7 @@ impl Build<'_> {
     fn session(&self) -> build::session::Session<'_> {
         build::session::Session::new(
             self.options,
-            load::loader::Files::new(self.files, self.fetch, self.options.max_file_size),
+            load::loader::Files::new(self.files, self.fetch, self.options),
             self.programs,
             self.lookup,
             build::stats::Clock::new(self.now),

@@ -15,7 +15,7 @@ use super::{instructions, measure};
 use crate::{cache, root};
 
 pub(super) const PEER: &str = "kustomize";
-pub(super) const VERSION: &str = "5.8.1";
+pub(super) const VERSION: &str = "5.8.2";
 const MODULE: &str = "sigs.k8s.io/kustomize/kustomize/v5";
 
 /// A peer that takes longer than this runs once.

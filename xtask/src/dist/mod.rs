@@ -15,6 +15,7 @@ mod chart;
 mod compile;
 mod digest;
 mod image;
+mod krew;
 mod provenance;
 mod sbom;
 mod sign;
@@ -129,6 +130,7 @@ fn make(plan: &Plan<'_>) -> Result<()> {
     let built = compile::all(plan)?;
     let extras = extras(plan, &built)?;
     let mut images = BTreeMap::new();
+    let mut archives = BTreeMap::new();
     for (target, binary) in plan.targets.iter().zip(&built) {
         let bytes = fs::read(binary).with_context(|| binary.display().to_string())?;
         let name = format!("kiln-{version}-{}", target.name());
@@ -137,7 +139,9 @@ fn make(plan: &Plan<'_>) -> Result<()> {
         for (path, text) in &extras {
             tree.file(&format!("{name}/{path}"), text.clone());
         }
-        fs::write(plan.into.join(format!("{name}.tar.gz")), archive::gzip(&tree.tar(*epoch)?)?)?;
+        let packed = archive::gzip(&tree.tar(*epoch)?)?;
+        archives.insert((target.os, target.arch), digest::sha256(&packed));
+        fs::write(plan.into.join(format!("{name}.tar.gz")), packed)?;
         let linked = sbom::linked(plan.tree, target.triple)?;
         let bill = sbom::document(&linked, target, plan.source, &digest::sha256(&bytes));
         fs::write(plan.into.join(format!("{name}.cdx.json")), bill)?;
@@ -158,6 +162,10 @@ fn make(plan: &Plan<'_>) -> Result<()> {
         fs::write(plan.into.join("image.digest"), format!("{}\n", layout.digest))?;
         let chart = chart::package(plan.tree, plan.source, &layout.digest)?.tar(*epoch)?;
         fs::write(plan.into.join(format!("kiln-{version}.tgz")), archive::gzip(&chart)?)?;
+    }
+    if !images.is_empty() {
+        // Builds for other systems are other runs: the manifest is one file.
+        fs::write(plan.into.join(krew::FILE), krew::manifest(version, &archives))?;
     }
     let subjects = digest::files(&plan.into)?;
     let statement = provenance::statement(plan, &subjects)?;

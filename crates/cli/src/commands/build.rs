@@ -1,6 +1,8 @@
 //! `kiln build`
 
 mod chart;
+mod compare_releases;
+mod difference;
 
 use std::io::Write;
 use std::path::Path;
@@ -9,14 +11,16 @@ use std::time::Instant;
 use clap::ValueEnum;
 use kiln_chart::NoLookup;
 use kiln_diagnostic::Diagnostic;
-use kiln_kustomize::fs::{Disk, Layered};
-use kiln_kustomize::{Options, Output, Phase, Reorder, What};
+use kiln_kustomize::fs::{Disk, FileSystem, Layered};
+use kiln_kustomize::{KustomizeVersion, Options, Output, Phase, ReleaseBehavior, Reorder, What};
 use kiln_object::{Kind, Kinds};
 
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::file_watch::{self, RecordedFiles};
+use crate::findings::{self, Finding};
 use crate::input;
-use crate::kustomization::{BuildArgs, BuildHost, build};
+use crate::kustomization::{BuildArgs, BuildHost, build, try_build};
 use crate::plugin_options::PluginArgs;
 use crate::ui::Ui;
 
@@ -63,8 +67,42 @@ pub(crate) struct Args {
     #[arg(long, value_name = "KIND/NAME")]
     explain: Option<String>,
 
+    /// Build as another release of kustomize does where releases differ, such as kustomize@5.8.1
+    #[arg(long = "as", value_name = "RELEASE", value_parser = release)]
+    release: Option<KustomizeVersion>,
+
+    /// With --as, print only which objects differ from a build without it, and by which change of kustomize
+    ///
+    /// Exits with code 1 if an object differs.
+    #[arg(long, requires = "release", conflicts_with_all = ["output", "explain", "stats"])]
+    compare: bool,
+
+    /// Print only how the output differs from this file, or from the build at this git revision
+    #[arg(long, value_name = "FILE|REVISION", conflicts_with_all = ["output", "explain", "compare"])]
+    diff: Option<String>,
+
+    /// With --diff, exit with code 1 if there is a difference
+    #[arg(long, requires = "diff")]
+    exit_code: bool,
+
+    /// Build again whenever a file changes that the build reads, until interrupted
+    #[arg(long)]
+    watch: bool,
+
     #[command(flatten)]
     chart: chart::ChartArgs,
+}
+
+/// `kustomize@5.8.1`, or the version alone.
+fn release(text: &str) -> Result<KustomizeVersion, String> {
+    let version = match text.split_once('@') {
+        Some(("kustomize", version)) => version,
+        Some((other, _)) => {
+            return Err(format!("only releases of kustomize are known, not of {other}"));
+        }
+        None => text,
+    };
+    KustomizeVersion::parse(version)
 }
 
 impl Args {
@@ -94,12 +132,32 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     for (flag, instead) in args.deprecated() {
         ui.status(&format!("Flag --{flag} has been deprecated, {instead}"));
     }
+    if args.watch {
+        return watch(ui, global, args);
+    }
+    once(ui, global, args, &Disk)
+}
+
+/// Builds again and again. What is watched is what the last build asked the disk for, also outside of its directory.
+fn watch(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
+    if args.stdin.is_some() {
+        return Err(Diagnostic::error("standard input cannot be watched").into());
+    }
+    let disk = RecordedFiles::over(&Disk);
+    if chart::is_chart(&args.directory) {
+        let directory = [args.directory.clone()];
+        return file_watch::run(ui, &directory, || once(ui, global, args, &disk));
+    }
+    file_watch::run_recorded(ui, &disk, || once(ui, global, args, &disk))
+}
+
+fn once(ui: &Ui, global: &Global, args: &Args, disk: &dyn FileSystem) -> CommandResult {
     if chart::is_chart(&args.directory) {
         return chart::run(ui, global, args);
     }
     args.chart.refuse()?;
     let options = options(args, global)?;
-    let mut files = Layered::over(&Disk);
+    let mut files = Layered::over(disk);
     if let Some(name) = &args.stdin {
         let contents = input::read("-", global.max_input_size)?.bytes;
         files = files.with(&format!("{}/{name}", real(&args.directory)), contents);
@@ -112,6 +170,20 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         lookup: &NoLookup,
         clock: &|| start.elapsed(),
     };
+    if args.compare {
+        return compare_releases::run(ui, global, &args.directory, &options, &host);
+    }
+    if let Some(against) = &args.diff {
+        let differs = difference::run(ui, global, args, against, &options, &host)?;
+        return Ok(if differs && args.exit_code {
+            CommandOutcome::Negative
+        } else {
+            CommandOutcome::Done
+        });
+    }
+    if findings::FORMS.contains(&ui.format()) {
+        return annotate(ui, global, args, &options, &host);
+    }
     let output = build(ui, global, &args.directory, &options, &host)?;
     match (&args.explain, &args.output) {
         (Some(object), _) => explain(ui, object, &output)?,
@@ -122,6 +194,35 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         report(ui, &output);
     }
     Ok(CommandOutcome::Done)
+}
+
+/// Prints what is odd or wrong, for code scanning and forges; the objects go to --output.
+fn annotate(
+    ui: &Ui,
+    global: &Global,
+    args: &Args,
+    options: &Options,
+    host: &BuildHost<'_>,
+) -> CommandResult {
+    let built = try_build(ui, global, &args.directory, options, host)?;
+    let (warnings, error) = match &built {
+        Ok(output) => (&output.warnings, None),
+        Err(failed) => (&failed.warnings, Some(Diagnostic::from(failed.error.clone()))),
+    };
+    for problem in warnings.iter().chain(&error) {
+        ui.problem(problem);
+    }
+    let found: Vec<Finding> =
+        error.iter().chain(warnings).map(|found| Finding::of_problem("build", found)).collect();
+    let mut out = ui.data();
+    findings::write(&mut out, ui.format(), &found)?;
+    out.flush()?;
+    match (built, &args.output) {
+        // What is wrong has been shown already.
+        (Err(_), _) => Err(Failure::BadInput(Vec::new())),
+        (Ok(output), Some(path)) => write_to(path, &output).map(|()| CommandOutcome::Done),
+        (Ok(_), None) => Ok(CommandOutcome::Done),
+    }
 }
 
 /// A directory without links in its path, as the build names files.
@@ -141,6 +242,7 @@ fn options(args: &Args, global: &Global) -> Result<Options, Failure> {
         },
         managed_by_label: args.enable_managedby_label || label,
         explain: args.explain.is_some(),
+        behavior: args.release.map_or_else(ReleaseBehavior::default, ReleaseBehavior::of),
         ..args.how.options(global)?
     };
     args.plugins.set(&mut options);

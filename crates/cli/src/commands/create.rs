@@ -1,5 +1,7 @@
 //! `kiln create`
 
+mod kyverno_files;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -12,6 +14,29 @@ use crate::args::Global;
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::input;
 use crate::ui::Ui;
+
+/// Create a kustomization file, or a file for tests of policies
+///
+/// Without a command, writes a kustomization file into the current directory, as kustomize create does. The commands are
+/// those of kyverno create.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct KilnArgs {
+    #[command(subcommand)]
+    file: Option<kyverno_files::KyvernoFile>,
+    #[command(flatten)]
+    kustomization: Args,
+}
+
+pub(crate) fn run_kiln(ui: &Ui, global: &Global, args: &KilnArgs) -> CommandResult {
+    match &args.file {
+        Some(file) => {
+            ui.has_formats_of("create")?;
+            kyverno_files::run(ui, file)
+        }
+        None => run(ui, global, &args.kustomization),
+    }
+}
 
 /// Create a kustomization file in the current directory
 #[derive(Debug, Default, clap::Args)]

@@ -16,7 +16,7 @@ use crate::ui::{Ui, plain};
 /// Format YAML or JSON files as `kustomize build` does
 ///
 /// Sorts keys and quotes strings only where necessary; comments, anchors and the style of the source are lost. With
-/// --check, exits with code 1 if a file is not formatted.
+/// --keep-comments they stay, as in editors. With --check, exits with code 1 if a file is not formatted.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Files, directories (every .yaml, .yml and .json file below), or - for standard input
@@ -36,8 +36,12 @@ pub(crate) struct Args {
     diff: bool,
 
     /// With --write, also rewrite files with comments; the comments are lost
-    #[arg(long, requires = "write")]
+    #[arg(long, requires = "write", conflicts_with = "keep_comments")]
     drop_comments: bool,
+
+    /// Keep comments, the order of keys and quotes: change only indentation and blanks
+    #[arg(long)]
+    keep_comments: bool,
 }
 
 /// A file as it is, and as it should be.
@@ -70,6 +74,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     if args.check || args.write {
         compare(ui, global, args, &paths)
+    } else if args.keep_comments {
+        print_tidied(ui, global, &paths)
     } else {
         print(ui, global, &paths)
     }
@@ -97,12 +103,36 @@ fn print(ui: &Ui, global: &Global, paths: &[String]) -> CommandResult {
     Ok(CommandOutcome::Done)
 }
 
+/// Prints the files with their comments.
+fn print_tidied(ui: &Ui, global: &Global, paths: &[String]) -> CommandResult {
+    let mut out = ui.data();
+    for (number, path) in paths.iter().enumerate() {
+        if number > 0 {
+            writeln!(out, "---")?;
+        }
+        out.write_all(tidied(path, global)?.new.as_bytes())?;
+    }
+    out.flush()?;
+    Ok(CommandOutcome::Done)
+}
+
+fn tidied(path: &str, global: &Global) -> Result<Formatted, Diagnostic> {
+    let input = input::read(path, global.max_input_size)?;
+    let old = String::from_utf8_lossy(&input.bytes).into_owned();
+    let new = kiln_editor::tidy(&input.name, &old)?;
+    Ok(Formatted { name: path.to_owned(), old, new, first_comment: None })
+}
+
 /// Compares every file with its canonical form, and rewrites it if that was asked for.
 fn compare(ui: &Ui, global: &Global, args: &Args, paths: &[String]) -> CommandResult {
     let mut files = Vec::new();
     let mut problems = Vec::new();
     for path in paths {
-        match format(path, global) {
+        let formatted = match args.keep_comments {
+            true => tidied(path, global),
+            false => format(path, global),
+        };
+        match formatted {
             Ok(file) => {
                 problems.extend(would_lose_comments(&file, args));
                 files.push(file);

@@ -16,12 +16,16 @@ mod fmt;
 pub(crate) mod functions;
 mod init;
 mod install;
+pub(crate) mod krm;
 pub(crate) mod localize;
+mod lsp;
 mod man;
+mod new;
 pub(crate) mod openapi;
 mod plan;
 pub(crate) mod plugin_sandbox;
 mod run;
+mod schema;
 mod test;
 mod ui;
 mod uninstall;
@@ -31,7 +35,7 @@ pub(crate) mod version;
 use std::process::ExitCode;
 
 use crate::args::{Args, Format};
-use crate::exit::{self, Failure};
+use crate::exit::{self, CommandResult, Failure};
 use crate::ui::Ui;
 
 /// The commands.
@@ -41,13 +45,17 @@ pub(crate) enum Command {
     Apply(Box<apply::Args>),
     Build(build::Args),
     Init(init::Args),
-    Create(create::Args),
+    Create(create::KilnArgs),
+    New(new::Args),
     Edit(edit::Args),
     Localize(localize::Args),
     Cfg(cfg::Args),
     #[command(name = "fn")]
     Functions(Box<functions::Args>),
     Check(check::Args),
+    Schema(schema::Args),
+    Lsp(lsp::Args),
+    Krm(krm::Args),
     Test(test::Args),
     Fmt(fmt::Args),
     Eval(eval::Args),
@@ -86,14 +94,15 @@ pub(crate) struct SharedOptions {
 /// What the options that all commands accept mean to the command of a name: the one place that says which output formats a
 /// command has. Help is made from it, and commands check with [`Ui::has_formats_of`].
 pub(crate) fn shared_options(command: &str) -> SharedOptions {
-    use Format::{Html, Json, Markdown, Table, Text, Yaml};
+    use Format::{Azure, Github, Gitlab, Html, Json, Markdown, Sarif, Table, Text, Yaml};
     let (formats, reads_files): (&[Format], bool) = match command {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
         "eval" | "jp" => (&eval::FORMS, true),
-        "build" | "check" | "fmt" => (&[Text, Yaml, Json], true),
+        "build" | "check" => (&[Text, Yaml, Json, Sarif, Github, Gitlab, Azure], true),
+        "fmt" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
-        "cfg" | "fn" | "up" | "ui" => (&[Text], true),
+        "cfg" | "fn" | "krm" | "new" | "up" | "ui" => (&[Text], true),
         "plan" => (&[Text, Table, Yaml, Json, Markdown, Html], true),
         "adopt" | "doctor" | "explain" | "install" | "openapi" | "version" => {
             (&[Text, Yaml, Json], false)
@@ -104,6 +113,14 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
     SharedOptions { formats, reads_files }
 }
 
+/// Runs as a KRM function if standard input holds what functions get: container runtimes start the binary without
+/// words.
+pub(crate) fn run_as_function(args: &Args) -> Option<ExitCode> {
+    let ui = Ui::new(&args.global);
+    let result = krm::run_if_given(&ui, &args.global)?;
+    Some(ended(&ui, &result))
+}
+
 /// Runs the command that was typed.
 pub(crate) fn run(args: Args) -> ExitCode {
     let ui = Ui::new(&args.global);
@@ -111,12 +128,16 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Apply(command) => apply::run(&ui, &args.global, &command),
         Command::Build(command) => build::run(&ui, &args.global, &command),
         Command::Init(command) => init::run(&ui, &args.global, &command),
-        Command::Create(command) => create::run(&ui, &args.global, &command),
+        Command::Create(command) => create::run_kiln(&ui, &args.global, &command),
+        Command::New(command) => new::run(&ui, &args.global, &command),
         Command::Edit(command) => edit::run(&ui, &args.global, &command),
         Command::Localize(command) => localize::run(&ui, &args.global, &command),
         Command::Cfg(command) => cfg::run(&ui, &args.global, &command),
         Command::Functions(command) => functions::run(&ui, &args.global, &command),
         Command::Openapi(command) => openapi::run(&ui, &command),
+        Command::Schema(command) => schema::run(&ui, &command),
+        Command::Lsp(command) => lsp::run(&ui, &command),
+        Command::Krm(command) => krm::run(&ui, &args.global, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Test(command) => test::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
@@ -137,10 +158,15 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::PluginSandbox(command) => plugin_sandbox::run(&ui, &command),
         Command::InSandbox(command) => up::command::become_command(&ui, &command),
     };
-    if let Err(Failure::BadInput(problems)) = &result {
+    ended(&ui, &result)
+}
+
+/// Shows what kept a command from its work, and gives the exit code.
+fn ended(ui: &Ui, result: &CommandResult) -> ExitCode {
+    if let Err(Failure::BadInput(problems)) = result {
         for problem in problems {
             ui.problem(problem);
         }
     }
-    exit::code(&result)
+    exit::code(result)
 }

@@ -138,18 +138,18 @@ fn it_gives_the_version_of_kustomize() {
     let kustomize = Program::linked("kustomize_5_8_1");
     let here = Folder::with(&[]);
     let run = |words: &[&str]| kustomize.run(here.path(), words);
-    assert_eq!(run(&["version"]).stdout, "v5.8.1\n");
+    assert_eq!(run(&["version"]).stdout, "v5.8.2\n");
     let short = run(&["version", "--short"]);
-    assert_eq!(short.stdout, "{v5.8.1  unknown   }\n");
+    assert_eq!(short.stdout, "{v5.8.2  unknown   }\n");
     assert!(short.stderr.starts_with("Flag --short has been deprecated"), "{}", short.stderr);
     let json = run(&["version", "-o", "json"]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let fields = ["version", "gitCommit", "buildDate", "goOs", "goArch", "goVersion"];
     assert!(fields.iter().all(|field| json[field].is_string()), "{json}");
-    assert_eq!(json["version"], "v5.8.1");
+    assert_eq!(json["version"], "v5.8.2");
     assert_eq!(json["kiln"], env!("CARGO_PKG_VERSION"));
     let yaml = run(&["version", "--output=yaml"]).stdout;
-    assert!(yaml.starts_with("version: v5.8.1\ngitCommit: "), "{yaml}");
+    assert!(yaml.starts_with("version: v5.8.2\ngitCommit: "), "{yaml}");
     assert!(run(&["completion", "bash"]).stdout.contains("kustomize"));
 }
 

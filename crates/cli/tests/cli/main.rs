@@ -14,6 +14,7 @@ mod doctor_patient;
 mod doctor_policies;
 mod doctor_webhooks;
 mod documentation;
+mod doors;
 mod edit;
 mod eval;
 mod examples;
@@ -34,6 +35,7 @@ mod plan_kustomization;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod promises;
+mod releases;
 mod run;
 mod security;
 mod services;

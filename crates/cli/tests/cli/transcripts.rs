@@ -58,6 +58,7 @@ transcripts! {
     help
     help_cluster
     help_edit
+    help_editors
     help_eval
     help_kustomize
     init

@@ -114,6 +114,9 @@ fn written(table: &'static FieldTable, way: &[(&'static FieldTable, &'static Fie
     if is(&policies::MATCH_CONSTRAINTS) && !is_next(&["resourceRules"]) {
         map.insert("resourceRules", Value::from_iter([written(&policies::RESOURCE_RULE, &[])]));
     }
+    if is(&validating::VALIDATING_SPEC) && !is_next(&["matchConstraints"]) {
+        map.insert("matchConstraints", written(&policies::MATCH_CONSTRAINTS, &[]));
+    }
     if is(&policies::MUTATING_SPEC) && is_next(&["targetMatchConditions"]) {
         map.insert("targetMatchConstraints", value!({"resourceRules": []}));
     }

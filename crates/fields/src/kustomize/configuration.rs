@@ -17,6 +17,7 @@ pub static CONFIGURATION: FieldTable = FieldTable::new(
         specs("commonLabels", "Labels and selectors of `commonLabels`."),
         specs("labels", "Labels of `labels`."),
         specs("templateLabels", "Labels of templates."),
+        specs("volumeClaimTemplateLabels", "Labels of volumeClaimTemplates."),
         specs("commonAnnotations", "Annotations."),
         tables(
             "nameReference",

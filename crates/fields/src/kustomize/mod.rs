@@ -26,9 +26,7 @@ pub use replacements::{
     FIELD_OPTIONS, FIELD_REF, REPLACEMENT, REPLACEMENT_SOURCE, REPLACEMENT_TARGET, VAR, VAR_TARGET,
 };
 
-use crate::{
-    Field, FieldTable, FieldType, Kind, one_of, string, string_map, strings, table, tables,
-};
+use crate::{FieldTable, Kind, one_of, string, string_map, strings, table, tables};
 
 const VERSION: &[&str] = &["kustomize.config.k8s.io/v1beta1"];
 const BUILTIN: &[&str] = &["builtin"];
@@ -187,14 +185,9 @@ pub static KUSTOMIZATION: FieldTable = FieldTable::new(
             .example("[transformer.yaml]"),
         strings("validators", "Transformers that must not change anything.")
             .example("[validator.yaml]"),
-        Field::new(
+        strings(
             "buildMetadata",
-            FieldType::List(&FieldType::Enum(&[
-                "managedByLabel",
-                "originAnnotations",
-                "transformerAnnotations",
-            ])),
-            "What the output says about how it was built.",
+            "What the output says about how it was built: `managedByLabel`, `originAnnotations`, `transformerAnnotations`. Other words have no effect.",
         )
         .example("[originAnnotations]"),
     ],

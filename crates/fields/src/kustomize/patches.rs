@@ -15,6 +15,12 @@ pub static LABEL: FieldTable = FieldTable::new(
         boolean("includeTemplates", "Whether templates get them, too.")
             .default("false")
             .example("true"),
+        boolean(
+            "includeVolumeClaimTemplates",
+            "Whether volumeClaimTemplates get them, too; selectors bring them along.",
+        )
+        .default("false")
+        .example("true"),
         tables("fields", &FIELD_SPEC, "More fields."),
     ],
 );

@@ -145,6 +145,8 @@ pub static CONDITION: FieldTable = FieldTable::new(
             &[
                 "Equals",
                 "NotEquals",
+                "Equal",
+                "NotEqual",
                 "AnyIn",
                 "AllIn",
                 "AnyNotIn",
@@ -160,7 +162,7 @@ pub static CONDITION: FieldTable = FieldTable::new(
                 "DurationLessThan",
                 "DurationLessThanOrEquals",
             ],
-            "How to compare, in any letter case. Also read: `Equal`, `NotEqual`.",
+            "How to compare, in any letter case.",
         )
         .required()
         .example("AnyIn"),

@@ -150,7 +150,7 @@ fn finish(list: &mut [Resource], metadata: &[String], session: &Session<'_>) -> 
     if session.options.managed_by_label || asked("managedByLabel") {
         let label = [(
             "app.kubernetes.io/managed-by".to_owned(),
-            format!("kustomize-{}", crate::KUSTOMIZE_VERSION),
+            format!("kustomize-v{}", session.options.behavior.version),
         )];
         let specs = [FieldSpec::everywhere("metadata/labels", true)];
         for resource in list.iter_mut() {
@@ -239,7 +239,7 @@ pub(crate) fn accumulate(
 /// The defaults and the files of `configurations`.
 fn read_config(target: &Target, session: &Session<'_>) -> Result<Config> {
     let site = target.site(session);
-    let mut config = Config::defaults();
+    let mut config = Config::defaults(session.options.behavior);
     let mut files = Config::default();
     for path in &target.kustomization.configurations {
         let (value, document) = site.load_config(path)?;
@@ -440,7 +440,8 @@ fn run_generators(
                 let file = target.shown(session);
                 session.touch(touch(&resource, What::Generated, &file, generator.what.kind()));
             }
-            gathered.resources.absorb(resource, &session.scopes).map_err(|error| {
+            let behavior = session.options.behavior;
+            gathered.resources.absorb(resource, behavior, &session.scopes).map_err(|error| {
                 // kustomize prints the address of its generator here.
                 error.context("merging from generator &{0xX <nil>}").at(generator.at.place())
             })?;

@@ -59,7 +59,7 @@ impl<'h> Session<'h> {
             files,
             programs,
             lookup,
-            scopes: Scopes::default(),
+            scopes: Scopes::new(options.behavior.admission_policies_have_no_namespace),
             clock,
             budget: Budget::default(),
             warnings: RefCell::default(),

@@ -20,7 +20,7 @@ use crate::model::origin::Origin;
 use crate::model::resource::Resource;
 use crate::plugins::Program;
 use crate::transformers::Transform;
-use crate::transformers::images::Images;
+use crate::transformers::images::{DigestAlgorithms, Images};
 use crate::transformers::labels::{Annotations, Labels};
 use crate::transformers::namespace::Namespace;
 use crate::transformers::patches::{
@@ -247,6 +247,10 @@ impl Plan<'_, '_> {
                     merge_specs(&mut specs, &self.config.template_labels)
                         .context("failed to merge template fieldSpec")?;
                 }
+                if label.include_volume_claim_templates {
+                    merge_specs(&mut specs, &self.config.volume_claim_template_labels)
+                        .context("failed to merge volumeClaimTemplate fieldSpec")?;
+                }
                 merge_specs(&mut specs, &[FieldSpec::everywhere("metadata/labels", true)])
             })();
             merged.context("failed to merge labels").map_err(|error| error.at(place.place()))?;
@@ -297,7 +301,9 @@ impl Plan<'_, '_> {
         }
         if !kustomization.images.is_empty() {
             let specs = self.config.images.to_vec();
-            self.add(Images::new(&kustomization.images, specs), self.field("images"));
+            let digests = DigestAlgorithms::of(self.site.session.options.behavior);
+            let step = Images::new(&kustomization.images, specs, digests);
+            self.add(step, self.field("images"));
         }
     }
 

@@ -16,6 +16,8 @@ pub enum Listed {
     Resource,
     /// `components`
     Component,
+    /// `configurations`
+    Configuration,
     /// `generators`
     Generator,
     /// `transformers`
@@ -27,6 +29,7 @@ impl Listed {
         match self {
             Listed::Resource => "resources",
             Listed::Component => "components",
+            Listed::Configuration => "configurations",
             Listed::Generator => "generators",
             Listed::Transformer => "transformers",
         }
@@ -36,6 +39,7 @@ impl Listed {
         match self {
             Listed::Resource => "resource",
             Listed::Component => "component",
+            Listed::Configuration => "configuration",
             Listed::Generator => "generator",
             Listed::Transformer => "transformer",
         }

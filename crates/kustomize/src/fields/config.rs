@@ -9,6 +9,7 @@ use crate::error::{Context, Error, Result};
 use crate::fields::field_spec::{FieldSpec, Specs, merge_specs, sort_specs};
 use crate::load::decode::{self, record};
 use crate::model::id::Gvk;
+use crate::release::ReleaseBehavior;
 
 record! {
     /// A file of `configurations`.
@@ -19,6 +20,7 @@ record! {
         common_labels: Specs = "commonLabels",
         labels: Specs = "labels",
         template_labels: Specs = "templateLabels",
+        volume_claim_template_labels: Specs = "volumeClaimTemplateLabels",
         common_annotations: Specs = "commonAnnotations",
         name_reference: Vec<NameBackReferences> = "nameReference",
         var_reference: Specs = "varReference",
@@ -53,6 +55,7 @@ pub(crate) struct Config {
     pub(crate) common_labels: Arc<Specs>,
     pub(crate) labels: Arc<Specs>,
     pub(crate) template_labels: Arc<Specs>,
+    pub(crate) volume_claim_template_labels: Arc<Specs>,
     pub(crate) common_annotations: Arc<Specs>,
     pub(crate) name_reference: Arc<Vec<NameBackReferences>>,
     pub(crate) var_reference: Arc<Specs>,
@@ -63,10 +66,32 @@ pub(crate) struct Config {
 static DEFAULTS: LazyLock<Config> =
     LazyLock::new(|| Config::from(read_table(include_str!("../../data/field-specs.txt"))));
 
+/// `templateLabels` of releases that label claims with templates.
+static TEMPLATES_WITH_CLAIMS: LazyLock<Arc<Specs>> = LazyLock::new(|| {
+    let mut specs = DEFAULTS.template_labels.to_vec();
+    specs.extend(DEFAULTS.volume_claim_template_labels.iter().cloned());
+    sort_specs(&mut specs);
+    Arc::new(specs)
+});
+
+/// `images` of releases that know no image volumes of CronJobs.
+static IMAGES_WITHOUT_CRON_JOB_VOLUMES: LazyLock<Arc<Specs>> = LazyLock::new(|| {
+    let mut specs = DEFAULTS.images.to_vec();
+    specs.retain(|spec| !spec.path.starts_with("spec/jobTemplate/"));
+    Arc::new(specs)
+});
+
 impl Config {
     /// What every kustomization starts with.
-    pub(crate) fn defaults() -> Self {
-        DEFAULTS.clone()
+    pub(crate) fn defaults(behavior: ReleaseBehavior) -> Self {
+        let mut config = DEFAULTS.clone();
+        if !behavior.claim_templates_apart {
+            config.template_labels = Arc::clone(&TEMPLATES_WITH_CLAIMS);
+        }
+        if !behavior.image_volumes_of_cron_jobs {
+            config.images = Arc::clone(&IMAGES_WITHOUT_CRON_JOB_VOLUMES);
+        }
+        config
     }
 
     /// The content of a configuration file.
@@ -97,6 +122,12 @@ impl Config {
                 &more.template_labels,
                 &defaults.template_labels,
                 "TemplateLabels",
+            ),
+            (
+                &mut self.volume_claim_template_labels,
+                &more.volume_claim_template_labels,
+                &defaults.volume_claim_template_labels,
+                "VolumeClaimTemplateLabels",
             ),
             (&mut self.var_reference, &more.var_reference, &defaults.var_reference, "VarReference"),
             (&mut self.images, &more.images, &defaults.images, "Images"),
@@ -179,6 +210,7 @@ impl From<ConfigFile> for Config {
             common_labels: sorted(file.common_labels),
             labels: sorted(file.labels),
             template_labels: sorted(file.template_labels),
+            volume_claim_template_labels: sorted(file.volume_claim_template_labels),
             common_annotations: sorted(file.common_annotations),
             name_reference: Arc::new(file.name_reference),
             var_reference: sorted(file.var_reference),
@@ -220,6 +252,7 @@ fn read_table(table: &str) -> ConfigFile {
             "namespace" => file.namespace.push(spec),
             "commonLabels" => file.common_labels.push(spec),
             "templateLabels" => file.template_labels.push(spec),
+            "volumeClaimTemplateLabels" => file.volume_claim_template_labels.push(spec),
             "commonAnnotations" => file.common_annotations.push(spec),
             "images" => file.images.push(spec),
             "replicas" => file.replicas.push(spec),
@@ -357,13 +390,14 @@ mod tests {
 
     #[test]
     fn the_table_of_defaults_is_whole() {
-        let config = Config::defaults();
+        let config = Config::defaults(ReleaseBehavior::default());
         let counts = [
             config.name_prefix.len(),
             config.name_suffix.len(),
             config.namespace.len(),
             config.common_labels.len(),
             config.template_labels.len(),
+            config.volume_claim_template_labels.len(),
             config.common_annotations.len(),
             config.images.len(),
             config.replicas.len(),
@@ -371,15 +405,25 @@ mod tests {
             config.name_reference.len(),
             config.name_reference.iter().map(|r| r.referrers.len()).sum(),
         ];
-        assert_eq!(counts, [1, 1, 3, 32, 10, 9, 6, 4, 72, 16, 167]);
+        assert_eq!(counts, [1, 1, 3, 32, 9, 1, 9, 7, 4, 72, 16, 167]);
         assert!(config.name_reference.iter().all(|r| !r.kind.is_empty()));
     }
 
     #[test]
+    fn older_releases_have_their_own_defaults() {
+        let old = ReleaseBehavior::of(crate::KustomizeVersion::parse("5.8.1").unwrap());
+        let config = Config::defaults(old);
+        assert_eq!([config.template_labels.len(), config.images.len()], [10, 6]);
+    }
+
+    #[test]
     fn merging_the_same_defaults_changes_nothing() {
-        let mut config = Config::defaults();
-        config.merge(&Config::defaults()).unwrap();
-        assert!(Arc::ptr_eq(&config.common_labels, &Config::defaults().common_labels));
+        let mut config = Config::defaults(ReleaseBehavior::default());
+        config.merge(&Config::defaults(ReleaseBehavior::default())).unwrap();
+        assert!(Arc::ptr_eq(
+            &config.common_labels,
+            &Config::defaults(ReleaseBehavior::default()).common_labels
+        ));
         // What the shortcut for the defaults relies on.
         let again = Config::from(read_table(include_str!("../../data/field-specs.txt")));
         let mut merged = Config::default();
@@ -389,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_field_of_any_kind_falls_away_behind_one_of_some_kind() {
-        let mut config = Config::defaults();
+        let mut config = Config::defaults(ReleaseBehavior::default());
         let some = value!({"namePrefix": [{"path": "metadata/name", "kind": "Bee"}]});
         config.merge(&Config::from_value(&some).unwrap()).unwrap();
         assert_eq!(config.name_prefix.len(), 2);
@@ -401,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_layer_may_not_change_whether_a_field_is_created() {
-        let mut config = Config::defaults();
+        let mut config = Config::defaults(ReleaseBehavior::default());
         let wrong = value!({"namePrefix": [{"path": "metadata/name", "create": true}]});
         let error = config.merge(&Config::from_value(&wrong).unwrap()).unwrap_err();
         assert_eq!(error.message(), "failed to merge NamePrefix fieldSpec: conflicting fieldspecs");

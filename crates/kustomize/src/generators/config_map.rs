@@ -87,7 +87,7 @@ pub(crate) fn generate(
 }
 
 /// Base64; from 70 characters on in lines, each with a line break after it.
-fn base64_lines(bytes: &[u8]) -> String {
+pub(crate) fn base64_lines(bytes: &[u8]) -> String {
     const LINE: usize = 70;
     let text = STANDARD.encode(bytes);
     if text.len() < LINE {

@@ -73,6 +73,7 @@ record! {
         pairs: BTreeMap<String, String> = "pairs",
         include_selectors: bool = "includeSelectors",
         include_templates: bool = "includeTemplates",
+        include_volume_claim_templates: bool = "includeVolumeClaimTemplates",
         fields: Vec<FieldSpec> = "fields",
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct Files<'h> {
     system: &'h dyn FileSystem,
     fetch: &'h dyn Fetch,
     max_file: usize,
+    /// Whether a base with dots inside a part of its path is refused.
+    refuses_ambiguous: bool,
     roots: Cell<usize>,
     bytes: Cell<usize>,
     /// Bases used by several overlays are read once.
@@ -62,11 +64,16 @@ struct Clone_ {
 }
 
 impl<'h> Files<'h> {
-    pub(crate) fn new(system: &'h dyn FileSystem, fetch: &'h dyn Fetch, max_file: usize) -> Self {
+    pub(crate) fn new(
+        system: &'h dyn FileSystem,
+        fetch: &'h dyn Fetch,
+        options: &crate::Options,
+    ) -> Self {
         Files {
             system,
             fetch,
-            max_file,
+            max_file: options.max_file_size,
+            refuses_ambiguous: options.behavior.ambiguous_paths_are_refused,
             roots: Cell::new(0),
             bytes: Cell::new(0),
             cache: RefCell::default(),
@@ -122,6 +129,15 @@ impl<'h> Files<'h> {
         if path.starts_with('/') {
             return Err(Error::new(format!("new root '{path}' cannot be absolute"))
                 .hint("write the path relative to this kustomization"));
+        }
+        if self.refuses_ambiguous && is_ambiguous(path) {
+            // kustomize: two entries of a list, the second too far to the right, are one text.
+            return Err(Error::new(format!(
+                "path {path:?} is ambiguous: resolves to {:?} after normalization, which is likely not the intended \
+                 target; check for YAML indentation errors in your kustomization file",
+                paths::clean(path)
+            ))
+            .hint("put each entry on a line of its own, with its dash below the dash above"));
         }
         let directory = paths::join(&from.path, path);
         let directory =
@@ -393,4 +409,9 @@ impl Root {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a part of a path has two dots besides other characters.
+fn is_ambiguous(path: &str) -> bool {
+    path.split('/').any(|part| !matches!(part, "" | "." | "..") && part.contains(".."))
 }

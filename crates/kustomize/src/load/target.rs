@@ -52,6 +52,9 @@ impl Target {
             .map_err(|error| site.decode_error(error, document.as_deref()))
             .context("invalid Kustomization")?;
         let document = document.map(LocatedDocument::new);
+        if !session.options.behavior.claim_templates_apart {
+            refuse_claim_templates(&value, document.as_ref()).context("invalid Kustomization")?;
+        }
         for (field, message) in kustomization.deprecations() {
             let mut warning = Diagnostic::warning(message);
             warning.place = LazyLocation::new(document.as_ref(), [field]).key_place();
@@ -116,6 +119,19 @@ impl Target {
         };
         outcome.map_err(|error| error.at(self.site(session).at(["openapi"]).place()))
     }
+}
+
+/// kustomize 5.8.1 and before know no `includeVolumeClaimTemplates`.
+fn refuse_claim_templates(value: &Value, document: Option<&Rc<LocatedDocument>>) -> Result<()> {
+    const FIELD: &str = "includeVolumeClaimTemplates";
+    let labels = value.get("labels").and_then(Value::as_list).into_iter().flatten();
+    let Some(number) = labels.into_iter().position(|label| label.get(FIELD).is_some()) else {
+        return Ok(());
+    };
+    let place = LazyLocation::new(document, ["labels"]).entry(number).field(FIELD).key_place();
+    Err(Error::new(format!("json: unknown field {FIELD:?}"))
+        .at(place)
+        .hint("remove it, or build as kustomize 5.8.2 or newer"))
 }
 
 fn find(root: &Root, session: &Session<'_>) -> Result<(&'static str, Arc<[u8]>)> {

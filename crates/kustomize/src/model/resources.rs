@@ -12,9 +12,11 @@ use kiln_value::{Map, Str, Value};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::error::{Error, Result};
+use crate::generators::config_map::base64_lines;
 use crate::model::id::ResId;
 use crate::model::resource::{Behavior, Resource, scalar_text};
 use crate::model::scope::Scopes;
+use crate::release::ReleaseBehavior;
 
 /// The place of an object in the list.
 pub(crate) type Slot = usize;
@@ -230,7 +232,12 @@ impl Resources {
     ///
     /// # Errors
     /// When the behaviour does not fit the existing objects.
-    pub(crate) fn absorb(&mut self, mut resource: Resource, scopes: &Scopes) -> Result<()> {
+    pub(crate) fn absorb(
+        &mut self,
+        mut resource: Resource,
+        behavior: ReleaseBehavior,
+        scopes: &Scopes,
+    ) -> Result<()> {
         let id = resource.id().clone();
         // By every name that an object ever had: a generator names what a base made, before prefixes and hashes.
         let matches = self.by_any_id(&id);
@@ -251,6 +258,9 @@ impl Resources {
                 let old = &self.list[*slot];
                 resource.take_over_metadata(old);
                 if resource.behavior == Behavior::Merge {
+                    if behavior.merged_secrets_keep_string_data {
+                        encode_string_data(&mut resource, old)?;
+                    }
                     for field in ["data", "binaryData"] {
                         merge_texts(&mut resource, old, field);
                     }
@@ -321,6 +331,35 @@ impl Resource {
             self.origin.clone_from(&old.origin);
         }
     }
+}
+
+/// Gives a Secret what the Secret below it has in `stringData`, encoded as the API server does: it wins over the `data`
+/// there, and what the new Secret has wins over both.
+fn encode_string_data(resource: &mut Resource, old: &Resource) -> Result<()> {
+    if resource.kind() != "Secret" || resource.object().str_at(["apiVersion"]) != Some("v1") {
+        return Ok(());
+    }
+    let texts = old.object().get("stringData").and_then(Value::as_map);
+    let mut encoded = Map::new();
+    for (key, value) in texts.into_iter().flatten() {
+        if matches!(value, Value::List(_) | Value::Map(_)) {
+            return Err(Error::new(format!("stringData value for key {key:?} must be a scalar"))
+                .at(old.document.as_ref().map(|document| document.place())));
+        }
+        encoded.insert(key.clone(), base64_lines(scalar_text(value).as_bytes()));
+    }
+    if encoded.is_empty() {
+        return Ok(());
+    }
+    if let Some(own) = resource.object().get("data").and_then(Value::as_map) {
+        for (key, value) in own {
+            encoded.insert(key.clone(), value.clone());
+        }
+    }
+    if let Value::Map(object) = resource.object_mut() {
+        object.insert("data", encoded);
+    }
+    Ok(())
 }
 
 /// Merges a map of texts: what the new object has wins.

@@ -17,22 +17,32 @@ pub(crate) struct Scopes {
     /// Whether kustomize would have loaded its built-in schema by now.
     builtin_used: Cell<bool>,
     known: RefCell<FxHashMap<(Str, Str), bool>>,
+    knows_admission_policies: bool,
 }
 
 impl Default for Scopes {
     fn default() -> Self {
+        Scopes::new(true)
+    }
+}
+
+impl Scopes {
+    /// The built-in schema; whether admission policies, which it lacks, belong to the cluster.
+    pub(crate) fn new(knows_admission_policies: bool) -> Self {
         Scopes {
             schema: RefCell::new(Schema::builtin(Version::V1_21)),
             chosen: Cell::new(false),
             builtin_used: Cell::new(false),
             known: RefCell::default(),
+            knows_admission_policies,
         }
     }
-}
 
-impl Scopes {
     /// Whether a kind surely belongs to the cluster.
     pub(crate) fn is_cluster_scoped(&self, api_version: &Str, kind: &Str) -> bool {
+        if self.knows_admission_policies && is_admission_policy(api_version, kind) {
+            return true;
+        }
         let key = (api_version.clone(), kind.clone());
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
@@ -83,4 +93,10 @@ impl Scopes {
         self.chosen.set(true);
         Ok(())
     }
+}
+
+/// kustomize: kinds that its built-in schema is too old for, and that it knows besides it.
+fn is_admission_policy(api_version: &str, kind: &str) -> bool {
+    api_version == "admissionregistration.k8s.io/v1"
+        && matches!(kind, "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding")
 }

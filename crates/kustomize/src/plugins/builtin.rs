@@ -16,7 +16,7 @@ use crate::load::target::Target;
 use crate::model::resource::Resource;
 use crate::model::resources::Resources;
 use crate::transformers::Transform;
-use crate::transformers::images::{ImageConfig, Images};
+use crate::transformers::images::{DigestAlgorithms, ImageConfig, Images};
 use crate::transformers::labels::{Annotations, Labels};
 use crate::transformers::namespace::Namespace;
 use crate::transformers::patches::{Json6902, Patch, StrategicMerge};
@@ -106,7 +106,8 @@ fn transformer(
         "HashTransformer" => Box::new(Hashes),
         "ImageTagTransformer" => {
             let config: ImageConfig = read(config, site)?;
-            Box::new(Images::new(&[config.image_tag], config.field_specs))
+            let digests = DigestAlgorithms::of(site.session.options.behavior);
+            Box::new(Images::new(&[config.image_tag], config.field_specs, digests))
         }
         "LabelTransformer" => Box::new(read::<Labels>(config, site)?),
         "NamespaceTransformer" => Box::new(Namespace::configured(read(config, site)?)?),

@@ -13,6 +13,7 @@ use crate::load::kustomization::Image;
 use crate::model::output::wrong_node_kind;
 use crate::model::resource::{Resource, scalar_text};
 use crate::model::resources::Resources;
+use crate::release::ReleaseBehavior;
 
 record! {
     /// The configuration of an ImageTagTransformer.
@@ -34,13 +35,36 @@ struct Entry {
     pattern: Option<Regex>,
 }
 
+/// Which digests an image may have to be matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DigestAlgorithms {
+    Sha256,
+    /// Those of the grammar of OCI: `sha512`, `multihash+base58`.
+    Any,
+}
+
+impl DigestAlgorithms {
+    pub(crate) fn of(behavior: ReleaseBehavior) -> Self {
+        if behavior.any_digest_algorithm { DigestAlgorithms::Any } else { DigestAlgorithms::Sha256 }
+    }
+
+    fn pattern(self) -> &'static str {
+        match self {
+            DigestAlgorithms::Sha256 => "sha256",
+            DigestAlgorithms::Any => "[a-zA-Z0-9]+([.+_-][a-zA-Z0-9]+)*",
+        }
+    }
+}
+
 impl Images {
-    pub(crate) fn new(images: &[Image], specs: Specs) -> Self {
+    pub(crate) fn new(images: &[Image], specs: Specs, digests: DigestAlgorithms) -> Self {
         let entry = |image: &Image| Entry {
             image: image.clone(),
+            // kustomize 5.8.1 crashes on a name that is not a regular expression; here it matches nothing in any release.
             pattern: Regex::new(&format!(
-                "^{}(:[a-zA-Z0-9_.{{}}-]*)?(@sha256:[a-zA-Z0-9_.{{}}-]*)?$",
-                image.name
+                "^{}(:[a-zA-Z0-9_.{{}}-]*)?(@{}:[a-zA-Z0-9_.{{}}-]*)?$",
+                image.name,
+                digests.pattern()
             ))
             .ok(),
         };
@@ -270,7 +294,7 @@ mod tests {
                 digest: text(digest),
                 tag_suffix: text(tag_suffix),
             };
-            Images::new(&[image], Vec::new())
+            Images::new(&[image], Vec::new(), DigestAlgorithms::Any)
         };
         let cases = [
             (image("nginx", "", "2", "", ""), "nginx:1@sha256:a", Some("nginx:2")),
@@ -282,6 +306,9 @@ mod tests {
             (image("nginx", "", "2", "", ""), "docker.io/nginx:1", None),
             (image(".*", "", "2", "", ""), "a/b", Some("a/b:2")),
             (image("a(", "", "2", "", ""), "a(", None),
+            (image("nginx", "", "2", "", ""), "nginx@sha512:a", Some("nginx:2")),
+            (image("nginx", "", "2", "", ""), "nginx@multihash+base58:a", Some("nginx:2")),
+            (image("nginx", "", "2", "", ""), "nginx@+:a", None),
         ];
         for (images, old, new) in cases {
             assert_eq!(images.entries[0].rewrite(old).as_deref(), new, "{old}");

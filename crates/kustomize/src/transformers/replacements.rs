@@ -342,7 +342,9 @@ fn write_into(
         if options.create {
             budget.pay(Size { nodes: parts.len(), bytes: field_path.len(), depth: 0 })?;
         }
-        if write_into_text(resource.object_mut(), &parts, source, create, budget)? {
+        let pieces = session.options.behavior.delimiters_in_structured_text;
+        let inside = if pieces { &options } else { &FieldOptions::default() };
+        if write_into_text(resource.object_mut(), &parts, source, (create, inside), budget)? {
             continue;
         }
         let doing = if options.create { "find or create" } else { "find" };
@@ -468,12 +470,12 @@ fn write_into_text(
     object: &mut Value,
     parts: &[String],
     source: &Source,
-    create: Option<Leaf>,
+    (create, options): (Option<Leaf>, &FieldOptions),
     budget: &Budget,
 ) -> Result<bool> {
     let Some((outer, inner)) = text_on_the_way(object, parts) else { return Ok(false) };
     let Some(Value::String(text)) = object.get_path(&outer).cloned() else { return Ok(false) };
-    Ok(match rewrite_text(&text, inner, source, create, budget)? {
+    Ok(match rewrite_text(&text, inner, source, (create, options), budget)? {
         Some(rewritten) => {
             if let Some(place) = object.get_path_mut(&outer) {
                 *place = rewritten.into();
@@ -502,7 +504,7 @@ fn rewrite_text(
     text: &str,
     parts: &[String],
     source: &Source,
-    create: Option<Leaf>,
+    (create, options): (Option<Leaf>, &FieldOptions),
     budget: &Budget,
 ) -> Result<Option<String>> {
     let Ok(Some(document)) = parse_document(text) else { return Ok(None) };
@@ -518,11 +520,20 @@ fn rewrite_text(
         budget.pay(source.size)?;
         let Some(field) = value.get_path_mut(&found.path) else { return Ok(None) };
         let is_scalar = !matches!(field, Value::List(_) | Value::Map(_));
+        let mut written = source.text.clone();
+        if !options.delimiter.is_empty() {
+            if !is_scalar {
+                // kustomize: then the text as a whole is looked at, and has no such field.
+                return Ok(None);
+            }
+            written = replace_piece(&scalar_text(field), options, &written);
+            budget.pay(Size::of_text(&written))?;
+        }
         let new = match (is_scalar, found.is_new) {
             (false, _) => source.value.clone(),
-            (true, true) => resolve_plain(&source.text),
+            (true, true) => resolve_plain(&written),
             // kustomize: writes `!!int text` here, which readers of the file refuse.
-            (true, false) => retype(field, &source.text)?,
+            (true, false) => retype(field, &written)?,
         };
         // A scalar for a scalar leaves everything else as it is written.
         spliced = spliced
@@ -587,9 +598,15 @@ mod tests {
         let source = Source::of("new".into());
         let parts = field_path::split("b.c");
         let budget = Budget::default();
-        let write = |text: &str| rewrite_text(text, &parts, &source, None, &budget).unwrap();
+        let write = |text: &str| {
+            rewrite_text(text, &parts, &source, (None, &FieldOptions::default()), &budget).unwrap()
+        };
         assert_eq!(write(r#"{"b": {"c": "old"}, "a": 1}"#).unwrap(), r#"{"a":1,"b":{"c":"new"}}"#);
         assert_eq!(write("# note\nb:\n  c: old # why\n").unwrap(), "# note\nb:\n  c: new # why");
         assert_eq!(write("plain"), None);
+        let slash = FieldOptions { delimiter: "/".into(), index: 1, ..FieldOptions::default() };
+        let piece = |text: &str| rewrite_text(text, &parts, &source, (None, &slash), &budget);
+        assert_eq!(piece("b: {c: a/b}").unwrap().unwrap(), "b: {c: a/new}");
+        assert_eq!(piece("b: {c: [a]}").unwrap(), None);
     }
 }

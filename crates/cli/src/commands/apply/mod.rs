@@ -1,8 +1,8 @@
 //! `kiln apply`
 
+mod findings;
 mod junit;
 mod policy_report;
-mod sarif;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ pub(crate) struct Args {
     allow_service: Vec<HostAllowlist>,
 
     /// File for the objects, or directory, which is created if its name ends with a slash: mutated ones go to
-    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif, html) means --format
+    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif, github, gitlab, azure, html) means --format
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -273,14 +273,18 @@ impl Accepted {
 }
 
 pub(super) use kiln_studio::change_as_value;
+pub(super) use show::message;
 
-pub(super) const FORMS: [Format; 7] = [
+pub(super) const FORMS: [Format; 10] = [
     Format::Text,
     Format::Table,
     Format::Yaml,
     Format::Json,
     Format::Junit,
     Format::Sarif,
+    Format::Github,
+    Format::Gitlab,
+    Format::Azure,
     Format::Html,
 ];
 
@@ -351,9 +355,10 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let limits =
         if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
-    let shows_fixes =
-        matches!(ui.format(), Format::Text | Format::Json | Format::Sarif | Format::Html)
-            && !(args.table || args.policy_report);
+    let shows_findings = crate::findings::FORMS.contains(&ui.format());
+    let shows_fixes = (shows_findings
+        || matches!(ui.format(), Format::Text | Format::Json | Format::Html))
+        && !(args.table || args.policy_report);
     let limits = if shows_fixes { limits.fixing() } else { limits };
     let mut others = objects_of(others)?;
     others.extend(context_objects(ui, global, args)?);

@@ -10,7 +10,7 @@ use kiln_value::json;
 use kiln_yaml::{emit, emit_documents};
 
 use super::policy_report::policy_reports;
-use super::{Args, junit, sarif};
+use super::{Args, findings, junit};
 use crate::args::Format;
 use crate::ui::{Paint, Style, Ui, difference, plain};
 
@@ -30,8 +30,8 @@ pub(super) fn report(
         .collect();
     match ui.format() {
         Format::Junit => out.write_all(junit::xml(&shown, written).as_bytes())?,
-        Format::Sarif => {
-            writeln!(out, "{}", json::to_string_pretty(&sarif::log(&shown, written)))?;
+        format if crate::findings::FORMS.contains(&format) => {
+            crate::findings::write(&mut out, format, &findings::of(&shown, written))?;
         }
         _ if args.policy_report && ui.format() != Format::Table => {
             let reports = policy_reports(args.report_group, written.rules(), &shown);
@@ -187,7 +187,7 @@ fn summary(report: &Report) -> String {
 }
 
 /// What came of a rule in one text, as reports have it.
-pub(super) fn message(result: &RuleResult) -> String {
+pub(in crate::commands) fn message(result: &RuleResult) -> String {
     match result.problems.first() {
         Some(problem) => problem.message.clone(),
         None if result.made.is_empty() => match (&result.violation, &result.why) {

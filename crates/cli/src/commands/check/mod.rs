@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::args::{Format, Global};
 use crate::exit::{CommandOutcome, CommandResult, Failure};
 use crate::file_watch;
+use crate::findings::{self, Finding, Level};
 use crate::policy_files::{POLICY_KINDS_HINT, compile_rules, is_clean};
 use crate::ui::{Ui, counted};
 use tree::Tree;
@@ -31,6 +32,10 @@ pub(crate) struct Args {
     /// Skip files and directories with this name or path, with * and ?; repeatable
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
+
+    /// Succeed if there is no policy among the files, for hooks that get whatever has changed
+    #[arg(long)]
+    allow_empty: bool,
 
     /// Check again whenever a file changes, until interrupted
     #[arg(long)]
@@ -56,7 +61,14 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     if !tree.documents.iter().any(is_policy) {
         if !tree.problems.is_empty() {
+            if findings::FORMS.contains(&ui.format()) {
+                show_findings(ui, &tree, &Compiled::default())?;
+            }
             return Err(Failure::BadInput(Vec::new()));
+        }
+        if args.allow_empty {
+            show(ui, &tree, &Compiled::default())?;
+            return Ok(CommandOutcome::Done);
         }
         return Err(Diagnostic::error("there is no policy in these files")
             .hint(POLICY_KINDS_HINT)
@@ -93,6 +105,9 @@ fn show(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
     let serious = |found: &&Diagnostic| found.severity > Severity::Note;
     let problems: Vec<&Diagnostic> =
         tree.problems.iter().chain(compiled.diagnostics.iter().filter(serious)).collect();
+    if findings::FORMS.contains(&ui.format()) {
+        return show_findings(ui, tree, compiled);
+    }
     if ui.format() != Format::Text {
         let not_run: Vec<_> = compiled.not_run.iter().map(not_run).collect();
         return ui.document(&json!({
@@ -120,6 +135,22 @@ fn show(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
         write!(out, "; {} skipped", counted(tree.passed_over, "entry", "entries"))?;
     }
     writeln!(out)?;
+    out.flush()
+}
+
+/// Problems, and rules that are not run, for code scanning and forges.
+fn show_findings(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
+    let serious = |found: &&Diagnostic| found.severity > Severity::Note;
+    let problems = tree.problems.iter().chain(compiled.diagnostics.iter().filter(serious));
+    let mut found: Vec<Finding> =
+        problems.map(|problem| Finding::of_problem("check", problem)).collect();
+    found.extend(compiled.not_run.iter().map(|rule| {
+        let named = rule.rule.as_ref().map(|name| format!(", rule {name}")).unwrap_or_default();
+        let text = format!("Kiln does not run policy {}{named}: {}", rule.policy, rule.operation());
+        Finding::new("kiln-check/not-run", Level::Note, text, rule.place.clone())
+    }));
+    let mut out = ui.data();
+    findings::write(&mut out, ui.format(), &found)?;
     out.flush()
 }
 

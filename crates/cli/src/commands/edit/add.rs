@@ -40,6 +40,12 @@ pub(super) enum Add {
     },
     /// Add a ConfigMap to configMapGenerator, or entries to an existing one
     Configmap(GeneratedArgs),
+    /// Add files to configurations
+    Configuration {
+        /// Paths or patterns
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<String>,
+    },
     /// Add files to generators
     Generator {
         /// Paths or patterns
@@ -133,6 +139,7 @@ pub(super) fn run(ui: &Ui, add: &Add, file: &mut KustomizationFile) -> Result<()
             Ok(())
         }
         Add::Configmap(args) => generated(ui, Generator::ConfigMap, args, "", file),
+        Add::Configuration { paths } => listed(ui, Listed::Configuration, paths, file),
         Add::Generator { paths } => listed(ui, Listed::Generator, paths, file),
         Add::Label { pairs, force, without_selector, include_templates } => {
             let pairs = parse_pairs(pairs, Labelled::Label).map_err(failed)?;

@@ -15,6 +15,12 @@ pub(super) enum Remove {
         #[arg(value_name = "OPTION,OPTION")]
         options: String,
     },
+    /// Remove directories from components
+    Component {
+        /// Paths or patterns
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<String>,
+    },
     /// Remove ConfigMaps from configMapGenerator
     Configmap(Names),
     /// Remove labels from commonLabels
@@ -67,6 +73,7 @@ pub(super) fn run(remove: &Remove, file: &mut KustomizationFile) -> Result<(), F
     match remove {
         Remove::Annotation(args) => keys(file, Labelled::Annotation, args),
         Remove::Buildmetadata { options } => file.remove_build_metadata(&words(options)),
+        Remove::Component { paths } => file.remove_paths(Listed::Component, paths),
         Remove::Configmap(args) => names(file, Generator::ConfigMap, args),
         Remove::Label(args) => keys(file, Labelled::Label, args),
         Remove::Patch(patch) => file.remove_patch(&patch.entry()),

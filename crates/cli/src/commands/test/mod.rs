@@ -85,7 +85,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "output")]
     watch: bool,
 
-    /// File for the report; a format (json, yaml, junit, markdown, table) means --format
+    /// File for the report; a format (json, yaml, junit, markdown, table, sarif, github, gitlab, azure) means --format
     #[arg(long, short, value_name = "PATH", alias = "output-format")]
     output: Option<PathBuf>,
 
@@ -101,8 +101,18 @@ pub(crate) struct Args {
 /// The names of suites by default.
 const USUAL: [&str; 2] = ["kyverno-test.yaml", "chainsaw-test.yaml"];
 
-pub(super) const FORMS: [Format; 6] =
-    [Format::Text, Format::Table, Format::Yaml, Format::Json, Format::Junit, Format::Markdown];
+pub(super) const FORMS: [Format; 10] = [
+    Format::Text,
+    Format::Table,
+    Format::Yaml,
+    Format::Json,
+    Format::Junit,
+    Format::Markdown,
+    Format::Sarif,
+    Format::Github,
+    Format::Gitlab,
+    Format::Azure,
+];
 
 /// What is the same for all suites of a run.
 struct Run<'r> {

@@ -8,6 +8,7 @@ use kiln_yaml::emit;
 
 use super::Args;
 use crate::args::Format;
+use crate::findings::{self, Finding, Level};
 use crate::ui::{Paint, Ui, counted, table};
 
 /// Prints the report in the form that was asked for.
@@ -25,14 +26,43 @@ pub(super) fn report(
         Format::Junit => out.write_all(junit(shown).as_bytes())?,
         Format::Markdown => markdown(out, shown)?,
         Format::Table => rows(out, args, shown)?,
+        Format::Sarif | Format::Github | Format::Gitlab | Format::Azure => {
+            findings::write(out, format, &attention(report))?;
+        }
         // `Ui::has_formats_of` has refused what is not a form of this command.
-        Format::Text | Format::Sarif | Format::Html => {
+        Format::Text | Format::Html => {
             rows(out, args, shown)?;
             differences(out, shown)?;
             writeln!(out, "{}", summary(report))?;
         }
     }
     out.flush()
+}
+
+/// Expectations that are not met, and what is wrong with suites.
+fn attention(report: &Report) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for suite in &report.suites {
+        let problems = suite.problems.iter();
+        found.extend(problems.map(|problem| Finding::of_problem("test", problem)));
+        for row in suite.rows.iter().filter(|row| row.verdict == Verdict::Failed) {
+            let mut text = format!(
+                "policy {}, rule {}, {}: {}",
+                row.policy,
+                row.rule,
+                row.resource,
+                one_line(&row.reason)
+            );
+            for difference in &row.differences {
+                text.push_str(&format!("\n{}", difference.diff.trim_end()));
+            }
+            found.push(Finding {
+                object: Some(row.resource.clone()),
+                ..Finding::new("kiln-test/fail", Level::Error, text, row.place.clone())
+            });
+        }
+    }
+    found
 }
 
 /// A report that is printed while it comes into being.

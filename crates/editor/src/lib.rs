@@ -1,0 +1,34 @@
+//! What editors ask of Kiln, without any input or output.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`json_schema`] | JSON Schemas of the kinds, from the tables of fields |
+//! | [`LanguageServer`] | messages of the Language Server Protocol in, messages out |
+//! | `outline` | the keys and values of YAML that is still being written, by their lines |
+//! | `subject` | what a document is, and what its fields hold at a path |
+//! | `diagnostics`, `quick_fix` | what `kiln check` says of a text, and how its hints change it |
+//! | `hover`, `completion`, `definition`, `variables` | the answers about one place |
+//! | [`tidy`] | YAML formatted with its comments |
+//!
+//! ```
+//! use kiln_editor::json_schema;
+//! let kind = json_schema::kinds_called("ClusterPolicy")[0];
+//! let schema = json_schema::schema(kind);
+//! assert!(schema.str_at(["properties", "spec", "description"]).is_some());
+//! ```
+
+mod completion;
+mod definition;
+mod diagnostics;
+mod hover;
+pub mod json_schema;
+mod outline;
+mod quick_fix;
+mod server;
+mod subject;
+mod text_document;
+mod tidy;
+mod variables;
+
+pub use server::LanguageServer;
+pub use tidy::tidy;

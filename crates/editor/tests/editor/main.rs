@@ -1,0 +1,4 @@
+//! What editors get: schemas of the tables, and answers of the language server.
+
+mod language_server;
+mod schemas;
