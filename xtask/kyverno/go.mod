@@ -6,6 +6,7 @@ tool (
 	github.com/kyverno/kyverno/cmd/background-controller
 	github.com/kyverno/kyverno/cmd/cli/kubectl-kyverno
 	github.com/kyverno/kyverno/cmd/kyverno
+	github.com/kyverno/kyverno/cmd/reports-controller
 )
 
 require (

@@ -39,6 +39,12 @@ pub trait ServerHost: Send + Sync {
         Err(format!("webhooks cannot be called here ({})", call.url))
     }
 
+    /// Where a Service is answered that no pod is behind, as `host:port`; none if nothing answers.
+    fn service(&self, namespace: &str, name: &str, port: i64) -> Option<String> {
+        let _ = (namespace, name, port);
+        None
+    }
+
     /// Something was written.
     fn changed(&self, revision: u64) {
         let _ = revision;
@@ -48,6 +54,8 @@ pub trait ServerHost: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebhookCall {
     pub url: String,
+    /// Where to connect, as `host:port`, if that is not what the URL says: its certificate is for the name in the URL.
+    pub connect_to: Option<String>,
     /// The certificates that it may show, in PEM; empty for those of the system.
     pub ca_bundle: Vec<u8>,
     /// The review, as JSON.

@@ -22,10 +22,12 @@ use kiln_object::report_form::is_report_group;
 use kiln_object::{Gvk, ObjectId, ReportForm, metadata};
 use kiln_value::{Map, Str, Value, value};
 
-/// How often a write is tried that the cluster refuses.
-const MOST_TRIES: u32 = 6;
-/// The first pause after a failure, in milliseconds; it doubles.
+/// How often it is looked for an object that is not stored: its request may have been refused after it was checked.
+const MOST_LOOKS: u32 = 6;
+/// The first pause after a failure, in milliseconds; it doubles, up to about a minute. A report that cannot be written
+/// for another reason is tried for as long as there is something to say: permissions and servers come back.
 const PAUSE: u64 = 1_000;
+const MOST_DOUBLINGS: u32 = 6;
 
 /// An object that rules checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +103,8 @@ pub struct Reports {
     waiting: BTreeMap<Str, Waiting>,
     /// What is being written, should it have to be written again.
     sent: BTreeMap<Str, (bool, BTreeMap<ResultKey, Value>)>,
+    /// Objects that have a report, as far as that is known.
+    reported: BTreeSet<Str>,
 }
 
 impl Reports {
@@ -112,6 +116,7 @@ impl Reports {
             policies: ReportingPolicies::default(),
             waiting: BTreeMap::new(),
             sent: BTreeMap::new(),
+            reported: BTreeSet::new(),
         }
     }
 
@@ -132,6 +137,9 @@ impl Reports {
 
     /// Looks at a stored report: one with results of policies that are gone is to be written without them.
     pub fn stored(&mut self, report: &Value, now: u64) {
+        if let Some(uid) = report.str_at(["scope", "uid"]).filter(|_| self.form.is_kept(report)) {
+            self.reported.insert(uid.into());
+        }
         let is_lost = |result: &Value| {
             let key = ResultKey::of(result);
             self.policies.sources.contains(&key.source) && !self.policies.results.contains(&key)
@@ -188,6 +196,13 @@ impl Reports {
         self.waiting.get(uid).is_some_and(|waiting| !waiting.changes.is_empty())
     }
 
+    /// Whether the report of an object must be read before it is written. An object that a scan saw is there, and what is
+    /// not known to have a report most likely has none: then it is created at once, and read if that fails.
+    pub fn must_read(&self, uid: &str) -> bool {
+        let scanned = self.waiting.get(uid).is_some_and(|waiting| waiting.scanned);
+        !scanned || self.reported.contains(uid)
+    }
+
     /// The objects whose reports are due. The host reads each report, asks [`Reports::call`], and answers.
     pub fn due(&mut self, now: u64, most: usize) -> Vec<ReportedObject> {
         let due =
@@ -213,6 +228,10 @@ impl Reports {
             _ => self.written(&object, live, scanned, &changes),
         };
         self.sent.insert(uid.into(), (scanned, changes));
+        if call.is_some() {
+            // Of most errors it is not known whether it was done all the same: it is read then.
+            self.reported.insert(uid.into());
+        }
         call
     }
 
@@ -282,14 +301,12 @@ impl Reports {
             return;
         };
         waiting.tries += 1;
-        let hopeless = matches!(
-            error.reason,
-            Reason::Invalid
-                | Reason::NamespaceTerminating
-                | Reason::UnknownKind
-                | Reason::Forbidden
-        );
-        if hopeless || waiting.tries > MOST_TRIES {
+        let hopeless = match error.reason {
+            Reason::Invalid | Reason::NamespaceTerminating => true,
+            Reason::NotFound => waiting.tries > MOST_LOOKS,
+            _ => false,
+        };
+        if hopeless {
             self.waiting.remove(uid);
             return;
         }
@@ -302,13 +319,14 @@ impl Reports {
                 }
             }
         }
-        waiting.due = now + (PAUSE << waiting.tries.min(6));
+        waiting.due = now + (PAUSE << waiting.tries.min(MOST_DOUBLINGS));
     }
 
     /// Forgets an object that is gone: its report goes with it.
     pub fn gone(&mut self, uid: &str) {
         self.waiting.remove(uid);
         self.sent.remove(uid);
+        self.reported.remove(uid);
     }
 }
 

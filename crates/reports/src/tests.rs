@@ -126,8 +126,8 @@ fn failures_are_tried_again_and_nothing_is_lost_meanwhile() {
     let mut live = None;
     assert_eq!(settle(&mut reports, &mut live, 10_000), 1);
     assert_eq!(words(&live), ["a fail", "user fail"]);
-    // What can never succeed is given up at once, all else after some tries.
-    for (reason, tries) in [(Reason::NamespaceTerminating, 1), (Reason::Unavailable, 7)] {
+    // What can never succeed is given up at once, an object that is not there after some looks.
+    for (reason, tries) in [(Reason::NamespaceTerminating, 1), (Reason::NotFound, 7)] {
         reports.scanned(object(), vec![result("a", "pass", 1)], 20_000);
         let error = ApiError::new(reason, "no");
         let mut now = 20_000;
@@ -140,6 +140,51 @@ fn failures_are_tried_again_and_nothing_is_lost_meanwhile() {
         }
         assert_eq!((reports.waiting(), reports.next_time()), (0, None), "{now}");
     }
+}
+
+#[test]
+fn what_servers_and_permissions_hinder_is_written_when_they_no_longer_do() {
+    for reason in [Reason::Unavailable, Reason::Forbidden, Reason::UnknownKind] {
+        let (mut reports, mut live) = (reports(), None);
+        reports.scanned(object(), vec![result("a", "fail", 1)], 0);
+        let error = ApiError::new(reason, "not now");
+        let mut pauses = Vec::new();
+        for _ in 0..50 {
+            let now = reports.next_time().unwrap();
+            assert_eq!(reports.due(now, 10).len(), 1);
+            assert!(reports.call("u", None).is_some());
+            reports.answered("u", Err(&error), now);
+            pauses.push(reports.next_time().unwrap() - now);
+        }
+        assert!(pauses.is_sorted() && pauses[49] == PAUSE << MOST_DOUBLINGS, "{pauses:?}");
+        let now = reports.next_time().unwrap();
+        assert_eq!(settle(&mut reports, &mut live, now), 1);
+        assert_eq!((words(&live), reports.waiting()), (vec!["a fail".to_owned()], 0));
+    }
+}
+
+#[test]
+fn the_first_report_of_a_scanned_object_is_written_without_being_read() {
+    let (mut reports, mut live) = (reports(), None);
+    reports.admitted(object(), vec![result("a", "fail", 1)], 0);
+    assert!(reports.must_read("u"), "a request may have been refused");
+    reports.scanned(object(), vec![result("a", "fail", 1)], 10);
+    assert!(!reports.must_read("u"));
+    // It was there all the same.
+    assert_eq!(reports.due(1_000, 10).len(), 1);
+    assert!(matches!(reports.call("u", None), Some(Call::Create { .. })));
+    let there = ApiError::new(Reason::AlreadyExists, "it is there");
+    reports.answered("u", Err(&there), 1_000);
+    assert!(reports.must_read("u"));
+    let again = reports.next_time().unwrap();
+    assert_eq!(settle(&mut reports, &mut live, again), 1);
+    // From then on it is known, also from a list.
+    reports.scanned(object(), vec![result("a", "pass", 2)], again);
+    assert!(reports.must_read("u"));
+    reports.gone("u");
+    reports.stored(live.as_ref().unwrap(), again);
+    reports.scanned(object(), vec![result("a", "pass", 2)], again);
+    assert!(reports.must_read("u"));
 }
 
 #[test]

@@ -167,9 +167,13 @@ pub(crate) async fn keep(
     let form = shared.options.report_form();
     let mut machine = Reports::new(DELAY, form.clone());
     let mut tasks: JoinSet<Done> = JoinSet::new();
+    let mut known: Option<Arc<Registry>> = None;
     loop {
         let stored = registry.borrow_and_update().clone();
-        machine.set_policies(reporting(&stored));
+        if !known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &stored)) {
+            machine.set_policies(reporting(&stored));
+            known = Some(Arc::clone(&stored));
+        }
         let served = shared.kinds.borrow().clone();
         let room = AT_ONCE.saturating_sub(tasks.len());
         // Without policies nothing is known to be gone.
@@ -177,8 +181,12 @@ pub(crate) async fn keep(
             for object in machine.due(now(), room) {
                 let (client, served, form) = (client.clone(), served.clone(), form.clone());
                 let creates = machine.has_results(&object.uid);
+                let reads = machine.must_read(&object.uid);
                 tasks.spawn(async move {
-                    let read = read(&client, &served, &form, &object, creates).await;
+                    let read = match reads {
+                        true => read(&client, &served, &form, &object, creates).await,
+                        false => Ok(None),
+                    };
                     Done::Read(object.uid, read)
                 });
             }

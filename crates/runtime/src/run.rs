@@ -132,6 +132,7 @@ pub(crate) async fn run_with(
         findings,
         troubles: watch::Sender::new(None),
         work: watch::Sender::default(),
+        deletions: watch::Sender::default(),
         rights: Arc::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),

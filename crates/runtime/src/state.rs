@@ -33,6 +33,17 @@ pub enum ActivityState {
     Idle,
 }
 
+/// When objects will be deleted by schedules and by the TTL label, in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextDeletions {
+    /// When the next policy runs.
+    pub policies: Option<u64>,
+    /// When the next object with the label goes.
+    pub ttl: Option<u64>,
+    /// Objects with the label are followed, as far as the account may.
+    pub follows_ttl: bool,
+}
+
 /// What the parts of a running process share. Cloning copies pointers.
 #[derive(Clone, Debug)]
 pub struct AppState {
@@ -65,6 +76,8 @@ pub struct AppState {
     pub troubles: watch::Sender<Option<Troubles>>,
     /// How far the controller is.
     pub work: watch::Sender<ActivityState>,
+    /// When something will be deleted because its time has come.
+    pub deletions: watch::Sender<NextDeletions>,
     /// What the API server answered of late about the rights of authors.
     pub rights: Arc<Rights>,
     /// Whether the process can do its work.

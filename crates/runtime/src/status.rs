@@ -17,6 +17,7 @@ use crate::client::Client;
 use crate::controller_loop::now;
 use crate::events::Happened;
 use crate::policy_store::{Registry, StoredPolicy};
+use crate::scan_permissions::{self, ScanPermissions, Scannable};
 use crate::state::{AppState, Troubles};
 
 /// How often a process without webhooks looks whether another one has them.
@@ -41,6 +42,7 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
     let mut shutdown = shared.shutdown.clone();
     // What was written and not seen yet, so that nothing is written twice.
     let mut written: HashMap<ObjectId, (String, Value)> = HashMap::new();
+    let mut permissions = ScanPermissions::default();
     loop {
         let stored = registry.borrow_and_update().clone();
         let registered = webhooks.borrow_and_update().clone();
@@ -52,6 +54,8 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
             false => Admission::Nowhere,
         };
         let mut failed = false;
+        // Whether a policy waits for permissions, of which nothing tells when they come.
+        let mut lacks = false;
         written.retain(|id, _| stored.policies.iter().any(|policy| policy.id == *id));
         count(&shared, &stored);
         // The leader says of policies on a schedule how their runs ended.
@@ -69,6 +73,9 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
             let Some(status) = wanted(policy, &admission, &unserved) else { continue };
             let status = with_troubles(policy, status, troubled.as_ref());
             let status = with_not_run(policy, status);
+            let scannable = permissions.of(&shared.controller, &known, &policy.object).await;
+            lacks |= matches!(scannable, Some(Scannable::No(_)));
+            let status = with_scan_permissions(status, scannable.as_ref());
             let status = autogen_status::added(&policy.object, status);
             let life = metadata::uid(&policy.object).unwrap_or_default().to_owned();
             if written.get(&policy.id) == Some(&(life.clone(), status.clone()))
@@ -99,14 +106,18 @@ pub(crate) async fn keep(shared: AppState, client: Client, with_webhooks: bool) 
                 }
             }
         }
-        let pause = if failed { Duration::from_secs(2) } else { LOOK };
+        let pause = match (failed, with_webhooks) {
+            (true, _) => Duration::from_secs(2),
+            (false, true) => scan_permissions::COUNTS,
+            (false, false) => LOOK,
+        };
         tokio::select! {
             changed = registry.changed() => if changed.is_err() { return },
             changed = webhooks.changed() => if changed.is_err() { return },
             changed = troubles.changed() => if changed.is_err() { return },
             changed = kinds.changed() => if changed.is_err() { return },
             _ = shutdown.changed() => return,
-            () = tokio::time::sleep(pause), if failed || !with_webhooks => {}
+            () = tokio::time::sleep(pause), if failed || lacks || !with_webhooks => {}
         }
     }
 }
@@ -323,6 +334,9 @@ fn newly_not_run(policy: &StoredPolicy) -> Option<String> {
     (!is_known).then_some(message)
 }
 
+/// The condition that says whether objects can be scanned.
+const PERMITTED: &str = "RBACPermissionsGranted";
+
 /// The status of policies that are written in CEL, with the reason and the message of what is wrong. Without webhooks it
 /// says so.
 fn condition_status(problem: Option<(&str, &str)>, without_webhooks: Option<&str>) -> Value {
@@ -334,12 +348,38 @@ fn condition_status(problem: Option<(&str, &str)>, without_webhooks: Option<&str
     let without_webhooks = without_webhooks.map(|why| ("Failed", why));
     let conditions = [
         condition("WebhookConfigured", problem.or(without_webhooks), "Webhook configured."),
-        condition("RBACPermissionsGranted", problem, "Policy is ready for reporting."),
+        condition(PERMITTED, problem, "Policy is ready for reporting."),
     ];
     value!({"conditionStatus": {
         "ready": problem.is_none(), "message": problem.map(|(_, why)| why).unwrap_or_default(),
         "conditions": Value::from_iter(conditions),
     }})
+}
+
+/// The status of a policy in CEL with what its scan lacks, unless something else is wrong with it.
+fn with_scan_permissions(mut status: Value, scannable: Option<&Scannable>) -> Value {
+    let (word, reason, message) = match scannable {
+        None | Some(Scannable::Yes(None)) => return status,
+        Some(Scannable::Yes(Some(why))) => ("True", "Succeeded", *why),
+        Some(Scannable::No(why)) => ("False", "Failed", why.as_str()),
+    };
+    let place = ["conditionStatus", "conditions"];
+    let all = status.get_path(place).and_then(Value::as_list).map(|all| all.to_vec());
+    let is_it = |one: &Value| one.str_at(["type"]) == Some(PERMITTED);
+    let is_good = |one: &Value| one.str_at(["status"]) == Some("True");
+    let all = all.unwrap_or_default();
+    if !all.iter().any(|one| is_it(one) && is_good(one)) {
+        return status;
+    }
+    let told = value!({"type": PERMITTED, "status": word, "reason": reason, "message": message});
+    let all: Vec<Value> =
+        all.into_iter().map(|one| if is_it(&one) { told.clone() } else { one }).collect();
+    // Both are there, or nothing would have been found.
+    let _ = status.set(place, Value::from(all));
+    if word == "False" {
+        let _ = status.set(["conditionStatus", "ready"], false);
+    }
+    status
 }
 
 /// The status of a policy in CEL without a condition.

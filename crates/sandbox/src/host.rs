@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,6 +13,8 @@ use rustls::crypto::ring;
 use tokio::sync::watch;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 
 use crate::StartError;
 
@@ -22,9 +25,39 @@ const LONGEST_ANSWER: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct HostState {
     pub(crate) revisions: watch::Sender<u64>,
-    agents: Mutex<HashMap<Vec<u8>, Agent>>,
+    agents: Mutex<HashMap<AgentKey, Agent>>,
+    /// Services that programs of this machine answer, by namespace and name.
+    services: Mutex<HashMap<(String, String), SocketAddr>>,
     drawn: AtomicU64,
     chance: RandomState,
+}
+
+/// The authority that a webhook's certificate must be of, and where to connect if not to the host of its URL.
+type AgentKey = (Vec<u8>, Option<String>);
+
+/// Connects to one place, whatever the name.
+#[derive(Debug)]
+struct OnePlace(SocketAddr);
+
+impl Resolver for OnePlace {
+    fn resolve(
+        &self,
+        _: &ureq::http::Uri,
+        _: &ureq::config::Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut found = self.empty();
+        found.push(self.0);
+        Ok(found)
+    }
+}
+
+impl HostState {
+    /// From now on a Service is answered at an address.
+    pub(crate) fn route(&self, namespace: &str, name: &str, address: SocketAddr) {
+        let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
+        services.insert((namespace.to_owned(), name.to_owned()), address);
+    }
 }
 
 impl Default for HostState {
@@ -32,6 +65,7 @@ impl Default for HostState {
         HostState {
             revisions: watch::Sender::new(0),
             agents: Mutex::default(),
+            services: Mutex::default(),
             drawn: AtomicU64::new(0),
             chance: RandomState::new(),
         }
@@ -69,7 +103,7 @@ impl ServerHost for SandboxHost {
     }
 
     fn call(&self, call: &WebhookCall) -> Result<Vec<u8>, String> {
-        let agent = self.agent(&call.ca_bundle)?;
+        let agent = self.agent(&call.ca_bundle, call.connect_to.as_deref())?;
         let timeout = Duration::from_secs(u64::from(call.timeout_seconds));
         let request = agent
             .post(&call.url)
@@ -96,6 +130,12 @@ impl ServerHost for SandboxHost {
         Ok(body)
     }
 
+    fn service(&self, namespace: &str, name: &str, _port: i64) -> Option<String> {
+        let services = self.0.services.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = services.get(&(namespace.to_owned(), name.to_owned()));
+        found.map(ToString::to_string)
+    }
+
     fn changed(&self, revision: u64) {
         self.0.revisions.send_if_modified(|known| {
             let newer = revision > *known;
@@ -107,9 +147,10 @@ impl ServerHost for SandboxHost {
 
 impl SandboxHost {
     /// Connections to webhooks that show certificates of this authority.
-    fn agent(&self, bundle: &[u8]) -> Result<Agent, String> {
+    fn agent(&self, bundle: &[u8], connect_to: Option<&str>) -> Result<Agent, String> {
         let mut agents = self.0.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(agent) = agents.get(bundle) {
+        let key: AgentKey = (bundle.to_vec(), connect_to.map(str::to_owned));
+        if let Some(agent) = agents.get(&key) {
             return Ok(agent.clone());
         }
         let mut tls = TlsConfig::builder();
@@ -124,9 +165,16 @@ impl SandboxHost {
             let certificates = certificates.map_err(|error| format!("caBundle: {error}"))?;
             tls = tls.root_certs(RootCerts::from(certificates));
         }
-        let agent: Agent =
-            Agent::config_builder().tls_config(tls.build()).max_redirects(0).build().into();
-        agents.insert(bundle.to_vec(), agent.clone());
+        let config = Agent::config_builder().tls_config(tls.build()).max_redirects(0).build();
+        let agent: Agent = match connect_to {
+            None => config.into(),
+            Some(place) => {
+                let found = place.to_socket_addrs().ok().and_then(|mut found| found.next());
+                let place = found.ok_or_else(|| format!("{place:?} has no address"))?;
+                Agent::with_parts(config, DefaultConnector::default(), OnePlace(place))
+            }
+        };
+        agents.insert(key, agent.clone());
         Ok(agent)
     }
 }

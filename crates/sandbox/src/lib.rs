@@ -228,6 +228,11 @@ impl Sandbox {
         &self.server
     }
 
+    /// From now on a program of this machine answers for a Service: webhooks that name it are called there.
+    pub fn route_service(&self, namespace: &str, name: &str, address: SocketAddr) {
+        self.host_state.route(namespace, name, address);
+    }
+
     /// Sends something as the administrator, without a connection.
     pub fn send(&self, request: Request) -> Response {
         let token = format!("Bearer {}", self.token());

@@ -38,6 +38,22 @@ impl<'f> Directory<'f> {
         self.reader.read_bytes(path, &bytes)
     }
 
+    /// The first document of the nearest file of a name, in the directory of the suite or above it.
+    pub(crate) fn nearest(&mut self, name: &str) -> Option<Document> {
+        let mut directory = self.path.as_str();
+        loop {
+            let path =
+                if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") };
+            if let Ok(bytes) = self.files.read(&path) {
+                return self.reader.read_bytes(&path, &bytes).ok()?.into_iter().next();
+            }
+            if directory.is_empty() {
+                return None;
+            }
+            directory = directory.rsplit_once('/').map_or("", |(above, _)| above);
+        }
+    }
+
     /// The documents of what a suite names: a file, every file below a directory, or those that a pattern
     /// means. A problem with the name itself is shown where the suite has it.
     pub(crate) fn read(

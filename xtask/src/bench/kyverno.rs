@@ -29,21 +29,6 @@ pub(crate) fn program(package: &str) -> Result<PathBuf> {
     }
 }
 
-/// A file of the module itself, where Go keeps what it has fetched.
-pub(super) fn file(path: &str) -> Result<PathBuf> {
-    let listed = Command::new("go")
-        .args(["list", "-m", "-f", "{{.Dir}}", MODULE])
-        .current_dir(directory())
-        .output()
-        .context("cannot start go")?;
-    let directory = String::from_utf8(listed.stdout)?;
-    let file = PathBuf::from(directory.trim()).join(path);
-    if !file.is_file() {
-        bail!("the module {MODULE} has no file {path}");
-    }
-    Ok(file)
-}
-
 /// The version that the module file names.
 pub(crate) fn version() -> Result<String> {
     let path = directory().join("go.mod");

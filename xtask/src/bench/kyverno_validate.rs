@@ -116,7 +116,7 @@ fn workloads(report: &mut Report) -> Result<Vec<Workload>> {
 }
 
 /// The policies of the library for the Pod Security Standards: one for each control, and two for whole levels.
-fn pod_security(library: &Path) -> Result<String> {
+pub(super) fn pod_security(library: &Path) -> Result<String> {
     let chosen =
         entries()?.into_iter().filter(|entry| entry.directory.starts_with("pod-security/"));
     let chosen: Vec<Entry> = chosen.take(17).collect();

@@ -139,6 +139,18 @@ const BENCHES: &[Bench] = &[
         measure: |report, args| live::admission(report, &args.live),
     },
     Bench {
+        name: "live-checks",
+        about: "`kiln run` beside Kyverno's controllers: how long the webhook takes to answer for Pods that 17 Pod Security \
+                policies of the policy library check, in an open loop at fixed rates, and how many it can answer.",
+        measure: |report, args| live::checks(report, &args.live),
+    },
+    Bench {
+        name: "live-scan",
+        about: "`kiln run` beside Kyverno's controllers with its reports controller: the scan of Pods that are there with 17 Pod \
+                Security policies, and what reports cost when Pods change.",
+        measure: |report, args| live::scan(report, &args.live),
+    },
+    Bench {
         name: "live-large",
         about: "Generation for many Namespaces that are there, as in *live-generation*.",
         measure: |report, args| live::large(report, &args.live),

@@ -38,6 +38,14 @@ metadata: {name: kind-control-plane, labels: {foo: empty}}
 spec: {taints: [{key: kiln.dev/no-pods, effect: NoSchedule}]}
 ";
 
+/// A policy that an engine refuses.
+const REFUSED: &str = "
+apiVersion: kyverno.io/v2
+kind: ClusterCleanupPolicy
+metadata: {name: refused}
+spec: {schedule: never, match: {any: [{resources: {kinds: [Pod]}}]}}
+";
+
 /// The port that webhooks of a Service are called at.
 const SERVICE_PORT: u16 = 443;
 /// Where the API server finds the engine.
@@ -48,19 +56,37 @@ metadata: {name: kyverno-svc, namespace: kyverno}
 spec: {type: ExternalName, externalName: ADDRESS}
 ";
 
+/// What every cluster of the peers' runs has outside of tests: some of them count on a Deployment that breaks rules.
+const WORKLOAD: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coredns, namespace: kube-system, labels: {k8s-app: kube-dns}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {k8s-app: kube-dns}}
+  template:
+    metadata: {labels: {k8s-app: kube-dns}}
+    spec: {containers: [{name: coredns, image: registry.k8s.io/coredns/coredns}]}
+";
+
 /// Kinds of the engine, by scope.
 const CLUSTER_KINDS: &str = "clusterpolicies.kyverno.io,generatingpolicies.policies.kyverno.io,\
-    mutatingpolicies.policies.kyverno.io,globalcontextentries.kyverno.io,clustercleanuppolicies.kyverno.io,\
+    mutatingpolicies.policies.kyverno.io,validatingpolicies.policies.kyverno.io,deletingpolicies.policies.kyverno.io,\
+    globalcontextentries.kyverno.io,clustercleanuppolicies.kyverno.io,\
     clusterpolicyreports.wgpolicyk8s.io";
 const NAMESPACED_KINDS: &str = "policies.kyverno.io,namespacedgeneratingpolicies.policies.kyverno.io,\
-    namespacedmutatingpolicies.policies.kyverno.io,policyexceptions.kyverno.io,policyexceptions.policies.kyverno.io,\
-    modrules.api.kubemod.io,updaterequests.kyverno.io,policyreports.wgpolicyk8s.io";
+    namespacedmutatingpolicies.policies.kyverno.io,namespacedvalidatingpolicies.policies.kyverno.io,\
+    namespaceddeletingpolicies.policies.kyverno.io,cleanuppolicies.kyverno.io,policyexceptions.kyverno.io,\
+    policyexceptions.policies.kyverno.io,modrules.api.kubemod.io,updaterequests.kyverno.io,\
+    policyreports.wgpolicyk8s.io,events";
 /// Kinds that tests and rules leave in the namespace `default`.
-const LEFT_IN_DEFAULT: &str = "deployments,pods,configmaps,secrets,networkpolicies,resourcequotas,limitranges,roles,rolebindings,\
-     poddisruptionbudgets,persistentvolumeclaims";
+const LEFT_IN_DEFAULT: &str = "deployments,daemonsets,statefulsets,replicasets,jobs,cronjobs,pods,configmaps,secrets,services,\
+     ingresses,networkpolicies,resourcequotas,limitranges,roles,rolebindings,poddisruptionbudgets,persistentvolumeclaims";
+/// What the API server itself keeps in that namespace.
+const KEPT_IN_DEFAULT: &str = "metadata.name!=kubernetes";
 /// Kinds outside namespaces whose new objects go.
-const OUTSIDE: &str =
-    "namespaces,clusterroles,clusterrolebindings,customresourcedefinitions,persistentvolumes";
+const OUTSIDE: &str = "namespaces,clusterroles,clusterrolebindings,customresourcedefinitions,persistentvolumes,\
+     validatingadmissionpolicies,validatingadmissionpolicybindings,priorityclasses,storageclasses,ingressclasses";
 
 pub(super) struct Shard {
     number: usize,
@@ -104,6 +130,7 @@ impl Shard {
         ]))?;
         self.cluster.apply(&manifests)?;
         self.cluster.apply(NODE)?;
+        self.cluster.apply(WORKLOAD)?;
         let status = r#"{"status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}"#;
         self.cluster.kubectl(&[
             "patch",
@@ -122,11 +149,8 @@ impl Shard {
         let kubeconfig = self.cluster.kubeconfig_of_account("kyverno", "kiln")?;
         let address = free_address(self.number)?;
         let place = address.to_string();
-        let reached = if settings.on == On::Sandbox {
-            // Nothing answers behind a Service of the sandbox.
-            format!("--webhook-url=https://{place}")
-        } else if address.port() == SERVICE_PORT {
-            // The API server calls a Service of this type at the name that it gives, at the webhook's port.
+        let reached = if address.port() == SERVICE_PORT {
+            // API servers call a Service of this type at the name that it gives, at the webhook's port.
             self.cluster.apply(&SERVICE.replace("ADDRESS", &address.ip().to_string()))?;
             "--service=kyverno-svc".to_owned()
         } else {
@@ -148,7 +172,7 @@ impl Shard {
         ]);
         let engine = Watched::spawn(&command, &self.engine_log)?;
         let begin = Instant::now();
-        while TcpStream::connect(address).is_err() {
+        while TcpStream::connect(address).is_err() || !self.refuses_policies() {
             if engine.has_ended() || begin.elapsed() > Duration::from_secs(60) {
                 let log = fs::read_to_string(&self.engine_log).unwrap_or_default();
                 bail!("the engine does not start: {}", log.trim());
@@ -157,6 +181,13 @@ impl Shard {
         }
         self.engine = Some(engine);
         Ok(())
+    }
+
+    /// Whether the API server asks the engine about policies: the first test may have one that is to be refused.
+    fn refuses_policies(&self) -> bool {
+        let args = ["create", "--dry-run=server", "--filename=-"];
+        let said = self.cluster.kubectl_with_input(&args, REFUSED);
+        said.is_err_and(|why| why.to_string().contains("denied the request"))
     }
 
     /// Runs one test and cleans up after it.
@@ -201,7 +232,8 @@ impl Shard {
         if !new.is_empty() {
             delete(&new)?;
         }
-        delete(&[LEFT_IN_DEFAULT, "--all", "--namespace=default"])?;
+        let selected = format!("--field-selector={KEPT_IN_DEFAULT}");
+        delete(&[LEFT_IN_DEFAULT, &selected, "--namespace=default"])?;
         let begin = Instant::now();
         while self.outside()?.difference(&self.before).next().is_some() {
             if begin.elapsed() > Duration::from_secs(60) {

@@ -29,10 +29,10 @@ pub struct User {
 }
 
 impl User {
-    /// The one who may do everything.
+    /// The one who may do everything, by the name that kubeadm gives it.
     pub fn admin() -> Self {
         User {
-            name: "admin".to_owned(),
+            name: "kubernetes-admin".to_owned(),
             groups: vec!["system:masters".to_owned(), "system:authenticated".to_owned()],
             ..User::default()
         }

@@ -3,6 +3,7 @@
 use kiln_object::metadata::is_deleted;
 use kiln_value::{Map, Value, value};
 
+use super::webhooks::answered_at;
 use super::{Operation, Review};
 use crate::defaults::{default, each};
 use crate::server::Server;
@@ -37,7 +38,12 @@ pub(super) fn change(
 }
 
 /// Says what will not come of an object, though it is stored.
-pub(super) fn warn(review: &Review<'_>, object: &Value, warnings: &mut Vec<String>) {
+pub(super) fn warn(
+    server: &Server,
+    review: &Review<'_>,
+    object: &Value,
+    warnings: &mut Vec<String>,
+) {
     if review.operation == Operation::Delete {
         return;
     }
@@ -74,7 +80,9 @@ pub(super) fn warn(review: &Review<'_>, object: &Value, warnings: &mut Vec<Strin
             let list = object.get("webhooks").and_then(Value::as_list);
             let behind = list.into_iter().flat_map(|list| list.iter()).filter(|webhook| {
                 let service = webhook.get_path(["clientConfig", "service"]);
-                service.is_some_and(|service| !service.is_null())
+                service.is_some_and(|service| {
+                    !service.is_null() && answered_at(server, service).is_none()
+                })
             });
             warnings.extend(behind.map(|webhook| {
                 let (webhook, fails) = (

@@ -68,7 +68,7 @@ pub(crate) fn check(
     object: &mut Value,
     warnings: &mut Vec<String>,
 ) -> Result<(), RequestFailure> {
-    builtin::warn(review, object, warnings);
+    builtin::warn(server, review, object, warnings);
     policies::check(server, review, object, warnings)?;
     webhooks::check(server, review, object, warnings)?;
     quota::check(server, review, object)

@@ -360,25 +360,51 @@ fn call(server: &Server, webhook: &Value, body: &Value) -> Result<Value, String>
     let seconds = webhook.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(10).clamp(1, 30);
     let bundle =
         config.str_at(["caBundle"]).and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
-    let url = match config.str_at(["url"]) {
-        Some(url) => {
-            let mark = if url.contains('?') { '&' } else { '?' };
-            format!("{url}{mark}timeout={seconds}s")
-        }
+    let (url, connect_to) = match config.str_at(["url"]) {
+        Some(url) => (url.to_owned(), None),
         None => {
-            let text = |field: &str| config.str_at(["service", field]).unwrap_or_default();
-            return Err(format!(
-                "no pods run here, so nothing answers behind service {:?}; give the webhook a url",
-                format!("{}/{}", text("namespace"), text("name"))
-            ));
+            let service = config.get("service").unwrap_or(&Value::Null);
+            let (url, to) = behind_service(server, service)?;
+            (url, Some(to))
         }
     };
+    let mark = if url.contains('?') { '&' } else { '?' };
     let answer = server.host.call(&WebhookCall {
-        url,
+        url: format!("{url}{mark}timeout={seconds}s"),
+        connect_to,
         ca_bundle: bundle,
         body: json::to_string(body).into_bytes(),
         timeout_seconds: u32::try_from(seconds).unwrap_or(10),
     })?;
     let text = String::from_utf8(answer).map_err(|_| "the answer is not a text")?;
     json::parse(&text).map_err(|error| error.to_string())
+}
+
+/// The URL of a Service that a webhook names, and where it is answered.
+fn behind_service(server: &Server, service: &Value) -> Result<(String, String), String> {
+    let text = |field: &str| service.str_at([field]).unwrap_or_default();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let to = answered_at(server, service).ok_or_else(|| {
+        format!(
+            "no pods run here, so nothing answers behind service {:?}; give the webhook a url",
+            format!("{namespace}/{name}")
+        )
+    })?;
+    let path = text("path").trim_start_matches('/');
+    Ok((format!("https://{name}.{namespace}.svc/{path}"), to))
+}
+
+/// Where the Service of a webhook is answered, as `host:port`: by the host of this server, or, as a Service of the type
+/// ExternalName says, elsewhere.
+pub(super) fn answered_at(server: &Server, service: &Value) -> Option<String> {
+    let text = |field: &str| service.str_at([field]).unwrap_or_default();
+    let port = service.get("port").and_then(Value::as_i64).unwrap_or(443);
+    if let Some(place) = server.host.service(text("namespace"), text("name"), port) {
+        return Some(place);
+    }
+    let state = server.read();
+    let key = TableKey::new("", "services");
+    let stored = state.store.get(&key, text("namespace"), text("name"))?;
+    let external = stored.str_at(["spec", "externalName"])?;
+    (stored.str_at(["spec", "type"]) == Some("ExternalName")).then(|| format!("{external}:{port}"))
 }

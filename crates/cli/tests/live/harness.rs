@@ -78,6 +78,15 @@ pub(crate) fn cluster() -> Option<Cluster> {
 pub(crate) fn on(
     start: impl FnOnce() -> Result<ControlPlane, control_plane::Error>,
 ) -> Option<Cluster> {
+    let cluster = on_bare(start)?;
+    install_with(&cluster, Path::new(KILN));
+    Some(cluster)
+}
+
+/// A cluster of another kind for one test alone, with nothing in it.
+pub(crate) fn on_bare(
+    start: impl FnOnce() -> Result<ControlPlane, control_plane::Error>,
+) -> Option<Cluster> {
     static TURN: Mutex<Plane> = Mutex::new(None);
     let turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let plane = match start() {
@@ -89,7 +98,6 @@ pub(crate) fn on(
         Err(error) => panic!("the cluster does not start: {error:?}"),
     };
     let plane: &ControlPlane = Box::leak(Box::new(plane));
-    install_with(plane, Path::new(KILN));
     Some(Cluster { plane, _turn: turn, logs: RefCell::default() })
 }
 
@@ -214,6 +222,12 @@ impl Cluster {
 
     /// Starts a version of the engine.
     pub(crate) fn start(&self, kiln: &Path, kubeconfig: &Path, args: &[&str]) -> Engine {
+        let accounts = ["--as-controller", CONTROLLER, "--as-admission", ADMISSION];
+        self.start_as(kiln, kubeconfig, &[&accounts, args].concat())
+    }
+
+    /// Starts a version of the engine that acts as the arguments say.
+    pub(crate) fn start_as(&self, kiln: &Path, kubeconfig: &Path, args: &[&str]) -> Engine {
         let listens = args.iter().position(|arg| *arg == "--listen");
         let port = listens.and_then(|at| args[at + 1].rsplit(':').next()?.parse().ok());
         let port = port.unwrap_or_else(free_port);
@@ -225,7 +239,6 @@ impl Cluster {
         let mut command = Command::new("sh");
         command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(&pid);
         command.arg(kiln).arg("run").arg("--kubeconfig").arg(kubeconfig);
-        command.args(["--as-controller", CONTROLLER, "--as-admission", ADMISSION]);
         // Those who come after one that was killed need not wait long.
         if !args.contains(&"--lease") {
             command.args(["--lease", "2"]);

@@ -4,6 +4,7 @@ use kiln_podsecurity::{
     Exclusion, Fault as Wrong, FieldError, Pod, Violation, describe, leave_out,
 };
 use kiln_rules::PodSecurity;
+use kiln_text::image::Image;
 use kiln_value::{Path, Str, Value, json, value};
 
 use super::{Checked, Failed, Fault};
@@ -47,6 +48,8 @@ pub(crate) fn check(
     )
     .map_err(|malformed| unreadable(malformed.to_string()))?;
     let found = wanted.standard.check(&pod);
+    // Kyverno: reports name the images of all containers that break a control, also of those that are left out.
+    let images: Vec<_> = found.iter().map(|one| (one.check, one.images(&pod))).collect();
     let found = leave_out(found, &wanted.exclude, &pod);
     if found.is_empty() {
         return Ok(passed());
@@ -64,7 +67,7 @@ pub(crate) fn check(
         violation.errors.iter().map(|error| fault(violation, error, &pod_at, wanted))
     });
     let checked = Checked::Fail(Failed { message, faults: faults.collect(), fix: None });
-    Ok(Secured { checked, properties: properties(wanted, &found, &pod), excepted: false })
+    Ok(Secured { checked, properties: properties(wanted, &found, &images), excepted: false })
 }
 
 /// Where a kind keeps the Pod that it is, or makes.
@@ -98,17 +101,26 @@ fn fault(violation: &Violation, error: &FieldError, pod_at: &Path, wanted: &PodS
     Fault { at: Some(steps.cloned().collect()), wanted: Some(wanted.path.clone()), why }
 }
 
+/// Kyverno: reports name images with their registry and tag.
+fn canonical(image: &str) -> String {
+    Image::parse(image).map_or_else(|_| image.to_owned(), |image| image.to_string())
+}
+
 /// What reports say besides the message.
-fn properties(wanted: &PodSecurity, found: &[Violation], pod: &Pod<'_>) -> Vec<(Str, Str)> {
+fn properties(
+    wanted: &PodSecurity,
+    found: &[Violation],
+    images: &[(&str, Vec<String>)],
+) -> Vec<(Str, Str)> {
     let ids: Vec<&str> = found.iter().map(|violation| violation.check).collect();
     let controls: Value = found
         .iter()
         .map(|violation| {
-            let images = violation.images(pod);
-            let images = match images.is_empty() {
-                true => Value::Null,
-                false => Value::from_iter(images),
-            };
+            let images = images.iter().find(|(check, _)| *check == violation.check);
+            let images = images.map(|(_, images)| images).filter(|images| !images.is_empty());
+            let images = images.map_or(Value::Null, |images| {
+                Value::from_iter(images.iter().map(|image| canonical(image)))
+            });
             let mut one = value!({"ID": violation.check, "Name": violation.control.name()});
             if let Some(one) = one.as_map_mut() {
                 one.insert("Images", images);

@@ -107,7 +107,9 @@ async fn run_policies(shared: AppState, fence: Arc<Fence>) {
         if stored.complete {
             driver.act(&answers);
         }
-        let wait = driver.cleaner.next_time().map_or(LOOK, |time| {
+        let next = driver.cleaner.next_time();
+        driver.shared.deletions.send_modify(|deletions| deletions.policies = next);
+        let wait = next.map_or(LOOK, |time| {
             Duration::from_millis(time.saturating_sub(now()).max(1)).min(LOOK)
         });
         is_stale = tokio::select! {

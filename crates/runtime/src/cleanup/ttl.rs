@@ -64,7 +64,9 @@ pub(super) async fn keep(shared: AppState, fence: Arc<Fence>) {
                 let _ = news.send(News::Deleted(target, propagation, answer)).await;
             });
         }
-        let wait = queue.next_time().map_or(LOOK, |time| {
+        let next = queue.next_time();
+        shared.deletions.send_modify(|deletions| deletions.ttl = next);
+        let wait = next.map_or(LOOK, |time| {
             Duration::from_millis(time.saturating_sub(now()).max(1)).min(LOOK)
         });
         let heard = tokio::select! {
@@ -106,6 +108,7 @@ pub(super) async fn keep(shared: AppState, fence: Arc<Fence>) {
                         })
                     });
                 }
+                shared.deletions.send_modify(|deletions| deletions.follows_ttl = true);
                 shared.metrics.clear("kyverno_ttl_controller_info");
                 for key in followed.keys() {
                     let labels = [

@@ -59,7 +59,12 @@ impl Evaluator {
             authors: Arc::clone(&self.desk.authors),
             rights: Arc::clone(&self.rights),
         };
-        let services = YieldingServices { turn, services: &self.desk.services, deadline };
+        let services = YieldingServices {
+            turn,
+            services: &self.desk.services,
+            deadline,
+            api_server: Some(&self.client),
+        };
         let external_data = WithGlobals { external_data: &services, globals: &self.globals };
         evaluate(&EvalEnv {
             view: &view,

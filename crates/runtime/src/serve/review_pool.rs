@@ -16,6 +16,8 @@ use kiln_value::Value;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::client::Client;
+
 /// Turns for each processor: one that reads its review while another one evaluates.
 const FOR_EACH_PROCESSOR: usize = 2;
 /// No service answers in less.
@@ -209,6 +211,18 @@ pub(crate) struct YieldingServices<'s> {
     pub(crate) turn: &'s ReviewPermit<'s>,
     pub(crate) services: &'s Services,
     pub(crate) deadline: Instant,
+    /// The API server, for access reviews.
+    pub(crate) api_server: Option<&'s Client>,
+}
+
+/// Whether something that is sent to the API server changes nothing there: a review of what somebody may do.
+fn is_access_review(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix("/apis/authorization.k8s.io/v1/") else { return false };
+    match rest.split('/').collect::<Vec<_>>().as_slice() {
+        ["subjectaccessreviews" | "selfsubjectaccessreviews" | "selfsubjectrulesreviews"] => true,
+        ["namespaces", namespace, "localsubjectaccessreviews"] => !namespace.is_empty(),
+        _ => false,
+    }
 }
 
 impl YieldingServices<'_> {
@@ -234,6 +248,20 @@ impl ExternalData for YieldingServices<'_> {
 
     fn exchange(&self, request: &ServiceRequest<'_>) -> Result<ServiceAnswer, ExternalDataError> {
         self.ask(|services| services.exchange(request))
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Result<Value, ExternalDataError> {
+        let Some(client) = self.api_server.filter(|_| is_access_review(path)) else {
+            let message = format!("nothing is sent to {path}: rules send access reviews alone");
+            return Err(ExternalDataError::refused(message));
+        };
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let sending = client.send(http::Method::POST, path, Some(body), "");
+        let sent = self.turn.wait_for(async { tokio::time::timeout(left, sending).await });
+        match sent {
+            Ok(answer) => answer.map_err(|error| ExternalDataError::failed(error.message)),
+            Err(_) => Err(ExternalDataError::failed("the deadline of the request has passed")),
+        }
     }
 }
 
@@ -364,7 +392,8 @@ mod tests {
             let services = services.clone();
             let review = move |turn: &ReviewPermit<'_>| {
                 let deadline = Instant::now() + left;
-                let external_data = YieldingServices { turn, services: &services, deadline };
+                let external_data =
+                    YieldingServices { turn, services: &services, deadline, api_server: None };
                 let url = format!("http://{address}/");
                 let request = ServiceRequest {
                     url: &url,
@@ -383,5 +412,19 @@ mod tests {
         let message = asked(Duration::from_secs(1)).await;
         assert!(message.contains("does not answer"), "{message}");
         assert!(listener.accept().is_ok());
+    }
+
+    #[test]
+    fn only_access_reviews_are_sent() {
+        for (path, sent) in [
+            ("/apis/authorization.k8s.io/v1/subjectaccessreviews", true),
+            ("/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews", true),
+            ("/apis/authorization.k8s.io/v1/subjectaccessreviews/x", false),
+            ("/apis/authorization.k8s.io/v1/namespaces//localsubjectaccessreviews", false),
+            ("/api/v1/namespaces/a/configmaps", false),
+            ("/apis/authorization.k8s.io/v1/subjectaccessreviews?dryRun=All", false),
+        ] {
+            assert_eq!(is_access_review(path), sent, "{path}");
+        }
     }
 }

@@ -11,8 +11,11 @@ use crate::files::Directory;
 
 /// The namespace of a test that says nothing about it.
 const NAMESPACE: &str = "chainsaw-test";
-/// How long something may take to become true, if the test does not say; also the most it may say.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long something may take to become true, if neither the test nor its configuration says; also the most that they
+/// may say. What does not happen is noticed sooner: nothing is under way then.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// What all tests of a directory have in common.
+const CONFIGURATION: &str = ".chainsaw.yaml";
 
 pub(super) struct ChainsawTest {
     pub(super) name: String,
@@ -115,7 +118,13 @@ pub(super) fn read(
     directory: &mut Directory<'_>,
 ) -> (ChainsawTest, Vec<Diagnostic>) {
     let value = document.value();
-    let template = template(value.get("spec")).unwrap_or(true);
+    let configuration = directory.nearest(CONFIGURATION).map(Document::into_value);
+    let configured = |path: &[&str]| {
+        let spec = configuration.as_ref()?.get("spec")?;
+        spec.get_path(path.iter().copied())
+    };
+    let templating = configured(&["templating", "enabled"]).and_then(Value::as_bool);
+    let template = template(value.get("spec")).or(templating).unwrap_or(true);
     let mut reading = Reading { document, directory, template, problems: Vec::new() };
     let spec = Path::root().join("spec");
     let text = |path: &[&str]| value.str_at(path.iter().copied());
@@ -125,6 +134,7 @@ pub(super) fn read(
         skip: value.get_path(["spec", "skip"]).and_then(Value::as_bool) == Some(true),
         namespace: text(&["spec", "namespace"]).unwrap_or(NAMESPACE).to_owned(),
         patience: text(&["spec", "timeouts", "assert"])
+            .or_else(|| configured(&["timeouts", "assert"])?.as_str())
             .and_then(duration)
             .unwrap_or(PATIENCE)
             .min(PATIENCE),
@@ -272,10 +282,21 @@ impl Reading<'_, '_> {
         match self.directory.read(file, &place) {
             Ok(documents) => {
                 let values = documents.into_iter().map(Document::into_value);
-                operation.objects.extend(values.filter(|value| !value.is_null()));
+                let values = values.filter(|value| !value.is_null());
+                operation.objects.extend(values.flat_map(items));
             }
             Err(problem) => self.problems.push(problem),
         }
+    }
+}
+
+/// chainsaw: a list is what it lists.
+fn items(value: Value) -> Vec<Value> {
+    match value.get("items").and_then(Value::as_list) {
+        Some(items) if value.get("metadata").is_none_or(|about| about.get("name").is_none()) => {
+            items.to_vec()
+        }
+        _ => vec![value],
     }
 }
 

@@ -6,8 +6,14 @@ use kiln_value::Value;
 /// Why an object does not come to look as expected, if that takes a node: pods stay Pending without one.
 pub(super) fn nodes(wanted: &Value) -> Option<String> {
     let Gvk { group, kind, .. } = Gvk::of(wanted)?;
-    let of_pod = group.is_empty() && kind == "Pod" && wanted.get("status").is_some();
-    of_pod.then(|| "not run: the sandbox has no nodes, so pods stay Pending".to_owned())
+    let status = wanted.get("status")?;
+    let of_pod = group.is_empty() && kind == "Pod";
+    // What controllers count are pods that run.
+    let counts = ["readyReplicas", "availableReplicas", "numberReady", "succeeded", "ready"];
+    let of_workload = ["apps", "batch"].contains(&&*group)
+        && counts.iter().any(|count| status.get(count).is_some());
+    (of_pod || of_workload)
+        .then(|| "not run: the sandbox has no nodes, so pods stay Pending".to_owned())
 }
 
 /// Why a write was rejected, if a rule wanted to know something of a registry.
@@ -24,12 +30,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_status_of_pods_needs_nodes() {
+    fn only_the_status_of_pods_and_of_what_counts_them_needs_nodes() {
         let of = |kind: &str, status: Value| {
             nodes(&value!({"apiVersion": "v1", "kind": kind, "status": status})).is_some()
         };
         assert!(of("Pod", value!({"phase": "Running"})));
         assert!(!of("Namespace", value!({"phase": "Active"})));
+        let deployment = |status: Value| {
+            let wanted = value!({"apiVersion": "apps/v1", "kind": "Deployment", "status": status});
+            nodes(&wanted).is_some()
+        };
+        assert!(deployment(value!({"readyReplicas": 1})));
+        assert!(!deployment(value!({"observedGeneration": 1})));
         assert!(nodes(&value!({"apiVersion": "v1", "kind": "Pod", "spec": {}})).is_none());
     }
 

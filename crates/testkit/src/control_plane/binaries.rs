@@ -101,8 +101,24 @@ pub fn kubeconform() -> Result<PathBuf, Error> {
     go_program("helm", "kubeconform", "github.com/yannh/kubeconform/cmd/kubeconform")
 }
 
+/// A file of a module that another one pins, below `xtask`, where Go keeps what it has fetched.
+pub(super) fn go_module_file(pinned_by: &str, module: &str, file: &str) -> Result<PathBuf, Error> {
+    let directory = project_root().join("xtask").join(pinned_by);
+    let listed = Command::new("go")
+        .args(["list", "-m", "-f", "{{.Dir}}", module])
+        .current_dir(directory)
+        .output()
+        .map_err(|error| Error::Unavailable(format!("cannot start go: {error}")))?;
+    let listed = String::from_utf8_lossy(&listed.stdout).trim().to_owned();
+    let path = PathBuf::from(listed).join(file);
+    match path.is_file() {
+        true => Ok(path),
+        false => Err(Error::Unavailable(format!("the module {module} has no file {file}"))),
+    }
+}
+
 /// A program of a module that pins it, below `xtask`.
-fn go_program(module: &str, name: &str, package: &str) -> Result<PathBuf, Error> {
+pub(super) fn go_program(module: &str, name: &str, package: &str) -> Result<PathBuf, Error> {
     let module = project_root().join("xtask").join(module);
     let find = || -> Result<PathBuf, String> {
         let directory = cache()?.join(format!("{name}-{}", fingerprint(&module, &MODULE)?));

@@ -15,6 +15,7 @@
 
 mod binaries;
 mod keys;
+pub mod kyverno;
 mod ports;
 mod process;
 

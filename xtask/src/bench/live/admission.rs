@@ -57,7 +57,7 @@ pub(super) fn latency(
         }
         stored = policies;
         let contender = stage.start()?;
-        let url = webhook(&contender, &stage.client)?;
+        let url = asked_for(&contender, &stage.client, WEBHOOKS, "configmaps")?;
         answers(&contender, &url, policies)?;
         if policies == RESTING {
             sleep(load.rest);
@@ -91,20 +91,25 @@ pub(super) fn latency(
     Ok(fewest)
 }
 
-/// The address that the contender has registered for ConfigMaps.
-fn webhook(contender: &Contender, client: &Client) -> Result<String> {
+/// The address that the contender has registered for a resource, in configurations of a kind.
+pub(super) fn asked_for(
+    contender: &Contender,
+    client: &Client,
+    configurations: &str,
+    resource: &str,
+) -> Result<String> {
     let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let find = || -> Option<String> {
-        let configurations = client.object(WEBHOOKS).ok()?;
+        let configurations = client.object(configurations).ok()?;
         let all = listed(&configurations["items"]).into_iter();
         let webhooks = all.flat_map(|configuration| listed(&configuration["webhooks"]));
         let mut asked = webhooks.filter(|webhook| {
             let mut rules = listed(&webhook["rules"]).into_iter();
-            rules.any(|rule| listed(&rule["resources"]).iter().any(|name| name == "configmaps"))
+            rules.any(|rule| listed(&rule["resources"]).iter().any(|name| name == resource))
         });
         asked.next_back()?["clientConfig"]["url"].as_str().map(str::to_owned)
     };
-    contender.wait("registered for ConfigMaps", || find().is_some())?;
+    contender.wait(&format!("registered for {resource}"), || find().is_some())?;
     find().context("the webhook is gone again")
 }
 
@@ -168,7 +173,7 @@ fn ask_alone(url: &str, first: usize, lasting: Duration) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-fn quantile(sorted: &[f64], part: f64) -> f64 {
+pub(super) fn quantile(sorted: &[f64], part: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * part).round() as usize).copied().unwrap_or_default()
 }

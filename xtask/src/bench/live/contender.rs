@@ -7,16 +7,18 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use kiln_testkit::control_plane::kyverno::{Controller, Kyverno, NAMESPACE};
 use kiln_testkit::control_plane::{ControlPlane, Watched, free_port};
-use serde_json::Value;
+use serde_json::json;
 
 use super::Programs;
+use super::pods::TEAMS;
+use super::watch::Watch;
 use crate::bench::client::Client;
 
 /// Starts a program again when it ends, as a kubelet does, and writes down its number and how often it ended.
 const KUBELET: &str =
     r#"while :; do "$@" & echo $! > "$0.pid"; wait $!; echo $? >> "$0.ends"; sleep 1; done"#;
-const NAMESPACE: &str = "kyverno";
 const ADMISSION: &str = "kyverno-admission-controller";
 const BACKGROUND: &str = "kyverno-background-controller";
 /// How long a start may take.
@@ -48,15 +50,15 @@ pub(super) struct Stage<'a> {
     who: Who,
     programs: &'a Programs,
     plane: ControlPlane,
+    /// Those of Kyverno's controllers that run.
+    controllers: &'static [Controller],
 }
 
 impl<'a> Stage<'a> {
     pub(super) fn set(programs: &'a Programs, who: Who) -> Result<Self> {
         let plane = ControlPlane::start().context("cannot start the control plane")?;
         let printed = match (&programs.kyverno, who) {
-            (Some(kyverno), Who::Kyverno | Who::KyvernoUnthrottled) => {
-                fs::read_to_string(&kyverno.manifest)?
-            }
+            (Some(kyverno), Who::Kyverno | Who::KyvernoUnthrottled) => kyverno.manifest()?,
             _ => {
                 let mut install = Command::new(&programs.kiln);
                 install.args(["install", "--no-workload", "--grant", "standard"]);
@@ -69,7 +71,14 @@ impl<'a> Stage<'a> {
         wait.extend(names.lines());
         plane.kubectl(&wait)?;
         let client = Client::of(&plane)?;
-        Ok(Stage { client, who, programs, plane })
+        let controllers = &[Controller::Admission, Controller::Background];
+        Ok(Stage { client, who, programs, plane, controllers })
+    }
+
+    /// The same with Kyverno's reports controller, which scans and writes reports.
+    pub(super) fn with_reports(self) -> Self {
+        let controllers = &[Controller::Admission, Controller::Background, Controller::Reports];
+        Stage { controllers, ..self }
     }
 
     /// Starts the contender, and waits until it says that it is ready.
@@ -77,12 +86,10 @@ impl<'a> Stage<'a> {
         let port = free_port()?;
         let processes = match (&self.programs.kyverno, self.who) {
             (Some(kyverno), Who::Kyverno | Who::KyvernoUnthrottled) => {
-                let address = format!("--serverIP=127.0.0.1:{port}");
-                let listen = format!("--webhookServerPort={port}");
-                vec![
-                    self.controller(&kyverno.admission, ADMISSION, &[&address, &listen])?,
-                    self.controller(&kyverno.background, BACKGROUND, &[])?,
-                ]
+                let started = self.controllers.iter();
+                started
+                    .map(|one| self.controller(kyverno, *one, port))
+                    .collect::<Result<Vec<_>>>()?
             }
             _ => vec![self.kiln(port)?],
         };
@@ -94,9 +101,10 @@ impl<'a> Stage<'a> {
         let health = format!("https://127.0.0.1:{port}{ready}");
         let agent = unverified(Duration::from_secs(5));
         contender.wait("ready", || agent.get(&health).call().is_ok())?;
-        if self.who != Who::Kiln {
-            let leads =
-                format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{BACKGROUND}");
+        let leaders = self.controllers.iter().filter(|one| **one != Controller::Admission);
+        for leader in leaders.filter(|_| self.who != Who::Kiln) {
+            let (leases, name) = ("/apis/coordination.k8s.io/v1/namespaces", leader.name());
+            let leads = format!("{leases}/{NAMESPACE}/leases/{name}");
             contender.wait("acting", || {
                 let lease = self.client.object(&leads).unwrap_or_default();
                 lease["spec"]["holderIdentity"].as_str().is_some_and(|holder| !holder.is_empty())
@@ -123,33 +131,32 @@ impl<'a> Stage<'a> {
         Process::spawn(&command, &self.plane.directory().join("kiln"))
     }
 
-    /// One of Kyverno's controllers, with the arguments and the environment of its Deployment.
-    fn controller(&self, program: &Path, name: &str, more: &[&str]) -> Result<Process> {
-        let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}");
-        let deployment = self.client.object(&path)?;
-        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let listed = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let mut command = Command::new(program);
-        command.args(listed(&container["args"]).iter().map(text));
-        for variable in listed(&container["env"]) {
-            let value = match variable["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
-                Some("metadata.namespace") => NAMESPACE.to_owned(),
-                Some("metadata.name") => format!("{name}-0"),
-                _ => text(&variable["value"]),
-            };
-            command.env(text(&variable["name"]), value);
-        }
-        // The last of two equal flags counts.
-        let kubeconfig = self.plane.kubeconfig_of_account(NAMESPACE, name)?;
-        command.arg(format!("--kubeconfig={}", kubeconfig.display()));
-        command.arg(format!("--metricsPort={}", free_port()?));
-        command.arg(format!("--controllerRuntimeMetricsAddress=127.0.0.1:{}", free_port()?));
-        command.args(more);
+    /// One of Kyverno's controllers, as its Deployment says.
+    fn controller(&self, kyverno: &Kyverno, controller: Controller, port: u16) -> Result<Process> {
+        let mut command = kyverno.command(&self.plane, controller, port)?;
         if self.who == Who::KyvernoUnthrottled {
             command.args(["--clientRateLimitQPS=1000", "--clientRateLimitBurst=2000"]);
         }
-        Process::spawn(&command, &self.plane.directory().join(name))
+        Process::spawn(&command, &self.plane.directory().join(controller.name()))
+    }
+
+    /// Makes the namespaces that Pods are in.
+    pub(super) fn teams(&self) -> Result<()> {
+        for team in 0..TEAMS {
+            let namespace = json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("team-{team}")},
+            });
+            self.client.post("/api/v1/namespaces", &namespace.to_string())?;
+        }
+        // Pods need the account of their namespace.
+        let mut accounts =
+            Watch::begin(&self.client, "/api/v1/serviceaccounts", "default", |object| {
+                object["metadata"]["namespace"].as_str().is_some_and(|n| n.starts_with("team-"))
+            })?;
+        if accounts.wait(TEAMS).0 < TEAMS {
+            bail!("the controller manager does not keep up");
+        }
+        Ok(())
     }
 }
 

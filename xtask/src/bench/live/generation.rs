@@ -244,7 +244,7 @@ fn insist(call: impl Fn() -> Result<()>) -> Result<()> {
 }
 
 /// Calls for all numbers below a count, in some threads.
-fn for_each(
+pub(super) fn for_each(
     count: usize,
     client: &Client,
     call: impl Fn(&Client, usize) -> Result<()> + Sync,

@@ -5,8 +5,11 @@
 //! module; only addresses and ports differ. Writes are counted by the API server.
 
 mod admission;
+mod checks;
 mod contender;
 mod generation;
+mod pods;
+mod scan;
 mod server;
 mod watch;
 
@@ -15,9 +18,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use kiln_testkit::control_plane::kyverno::Kyverno;
+
 use super::report::Report;
 use super::{kustomize, kyverno};
 use contender::Who;
+use pods::PodSecurity;
 
 /// Where the policies of both contenders are stored.
 const POLICIES: &str = "/apis/kyverno.io/v1/clusterpolicies";
@@ -31,6 +37,9 @@ pub(crate) struct Options {
     /// How many Namespaces the live benches have [default: 200, or 2,000 and 10,000]
     #[arg(long)]
     namespaces: Option<usize>,
+    /// How many Pods are scanned [default: 100, or 5,000]
+    #[arg(long)]
+    pods: Option<usize>,
     /// Leave the live benches' peers out
     #[arg(long)]
     alone: bool,
@@ -49,14 +58,6 @@ struct Programs {
     kyverno: Option<Kyverno>,
 }
 
-/// What Kyverno runs as.
-struct Kyverno {
-    admission: PathBuf,
-    background: PathBuf,
-    /// Its definitions, accounts, rights, settings and Deployments.
-    manifest: PathBuf,
-}
-
 impl Programs {
     /// Builds what is not there, and says which peer is missing.
     fn build(report: &mut Report, options: &Options) -> Result<Self> {
@@ -67,7 +68,7 @@ impl Programs {
         report.contender("kiln", env!("CARGO_PKG_VERSION"));
         let kyverno = match options.alone {
             true => None,
-            false => match kyverno_programs() {
+            false => match Kyverno::find() {
                 Ok(programs) => Some(programs),
                 Err(error) => {
                     report.note(&format!("Kyverno's controllers are missing: {error:#}"));
@@ -86,14 +87,6 @@ impl Programs {
         let there = |who: &&Who| **who == Who::Kiln || self.kyverno.is_some();
         all.iter().filter(there).copied().collect()
     }
-}
-
-fn kyverno_programs() -> Result<Kyverno> {
-    Ok(Kyverno {
-        admission: kyverno::program("kyverno")?,
-        background: kyverno::program("background-controller")?,
-        manifest: kyverno::file("config/install-latest-testing.yaml")?,
-    })
 }
 
 /// What rules make: for existing objects, for a source that changes, and for triggers that change in nothing.
@@ -145,14 +138,58 @@ pub(super) fn large(report: &mut Report, options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Pods that 17 Pod Security policies check, at fixed rates and without a pause.
+pub(super) fn checks(report: &mut Report, options: &Options) -> Result<()> {
+    let Some(security) = pod_security(report)? else { return Ok(()) };
+    let programs = Programs::build(report, options)?;
+    let load = checks::Load {
+        rates: options.size(&[20], &[50, 200, 800]),
+        lasting: Duration::from_secs(options.size(5, 60)),
+    };
+    for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
+        checks::open_loop(report, &programs, &security, who, &load)?;
+    }
+    report.note(&format!(
+        "AdmissionReviews for Pods go to the validating webhook over kept TLS connections, for {} seconds at each rate. They are \
+         sent when they are due, whether or not others are answered, and each time counts from that moment",
+        load.lasting.as_secs()
+    ));
+    Ok(())
+}
+
+/// The scan of Pods that are there, and what reports cost when some change.
+pub(super) fn scan(report: &mut Report, options: &Options) -> Result<()> {
+    let Some(security) = pod_security(report)? else { return Ok(()) };
+    let programs = Programs::build(report, options)?;
+    let pods = options.pods.unwrap_or(options.size(100, 5_000));
+    for who in programs.contenders(&[Who::Kiln, Who::Kyverno]) {
+        scan::scan(report, &programs, &security, who, pods)?;
+    }
+    report.note(
+        "the scan begins with the first policy that is stored; it ends when the report of every Pod has a result of every \
+         policy. Kyverno's reports controller runs as well, and counts in its memory and processor time",
+    );
+    say_how_writes_count(report);
+    Ok(())
+}
+
+/// The policies of the recorded cases, or that they are missing.
+fn pod_security(report: &mut Report) -> Result<Option<PodSecurity>> {
+    let found = PodSecurity::find()?;
+    if found.is_none() {
+        report.note("the policy library is missing: set KILN_CORPUS to a directory that has it");
+    }
+    Ok(found)
+}
+
 fn say_how(report: &mut Report) {
     report.note(
         "every contender had a fresh control plane for each scene (etcd without fsync, kube-apiserver and \
          kube-controller-manager 1.36.4) and two cores together with it and the client that measures",
     );
     report.note(
-        "Kyverno ran without its reports and cleanup controllers, with the flags of its own manifest and without the \
-         memory limits in it; its memory and processor time are those of both controllers together. *Unthrottled*: with \
+        "Kyverno ran without its cleanup controller, and without its reports controller where no reports are measured, with the flags of its own manifest and without the \
+         memory limits in it; its memory and processor time are those of its controllers together. *Unthrottled*: with \
          `--clientRateLimitQPS=1000 --clientRateLimitBurst=2000` where its default is 100 and 200",
     );
 }

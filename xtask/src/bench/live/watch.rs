@@ -13,7 +13,7 @@ use crate::bench::client::Client;
 /// Nothing new for so long means that nothing more comes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Objects of one name in many namespaces, as they come to hold something.
+/// Objects as they come to hold something: those of one name in many namespaces, or by another key.
 pub(super) struct Watch {
     resource: String,
     /// How many there are, and since when.
@@ -29,23 +29,35 @@ impl Watch {
         name: &str,
         holds: impl Fn(&Value) -> bool + Send + 'static,
     ) -> Result<Self> {
-        let path = format!("{resource}?watch=true&fieldSelector=metadata.name%3D{name}");
-        let lines = client.lines(&path)?;
+        let selected = format!("&fieldSelector=metadata.name%3D{name}");
+        let key = move |object: &Value| {
+            let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+            holds(object).then(|| namespace.to_owned())
+        };
+        Self::keyed(client, resource, &selected, key)
+    }
+
+    /// Follows all objects that a query selects; those with a key count, once for each key.
+    pub(super) fn keyed(
+        client: &Client,
+        resource: &str,
+        query: &str,
+        key: impl Fn(&Value) -> Option<String> + Send + 'static,
+    ) -> Result<Self> {
+        let lines = client.lines(&format!("{resource}?watch=true{query}"))?;
         let (send, news) = mpsc::channel();
         // It ends with the connection, or with the first news that is not waited for.
         thread::spawn(move || {
-            let mut namespaces = BTreeSet::new();
+            let mut known = BTreeSet::new();
             for line in lines {
                 let now = Instant::now();
                 let event: Value = serde_json::from_str(&line).unwrap_or_default();
-                let object = &event["object"];
-                if event["type"] != "DELETED" && holds(object) {
-                    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-                    if namespaces.insert(namespace.to_owned())
-                        && send.send((namespaces.len(), now)).is_err()
-                    {
-                        return;
-                    }
+                if event["type"] == "DELETED" {
+                    continue;
+                }
+                let Some(key) = key(&event["object"]) else { continue };
+                if known.insert(key) && send.send((known.len(), now)).is_err() {
+                    return;
                 }
             }
         });

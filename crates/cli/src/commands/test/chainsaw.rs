@@ -1,11 +1,13 @@
 //! Clusters for tests with live steps: a sandbox in this process, with the engine at work, for every test.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_apiserver::{Authorization, Request};
+use kiln_cleanup::TTL_LABEL;
 use kiln_diagnostic::Diagnostic;
-use kiln_object::{EngineNames, Gvk};
+use kiln_object::{EngineNames, Gvk, metadata};
 use kiln_sandbox::{Options, Sandbox};
 use kiln_suites::chainsaw::{ApiResponse, TestCluster, TestClusters, Waited};
 use kiln_value::{Value, json};
@@ -13,7 +15,7 @@ use kiln_yaml::Document;
 use tokio::runtime::Runtime;
 
 use crate::commands::up::config;
-use crate::commands::up::engine::{self, SandboxEngine, View};
+use crate::commands::up::engine::{self, Reached, SandboxEngine, View};
 use crate::commands::up::temp_dir::{PrivateDir, private_dir};
 use crate::exit::Failure;
 
@@ -59,7 +61,8 @@ impl TestClusters for Sandboxes<'_> {
                 })?;
             }
             // Kyverno: its own runs of such tests take exceptions from everywhere.
-            let (engine, shown) = SandboxEngine::begin(&sandbox, &kubeconfig, Some("*"))?;
+            let (engine, shown) =
+                SandboxEngine::begin(&sandbox, &kubeconfig, Some("*"), Reached::ByService)?;
             let view = engine::connected(shown).await?;
             view.at_work(&sandbox).await;
             checks_policies(&sandbox).await;
@@ -73,7 +76,8 @@ impl TestClusters for Sandboxes<'_> {
         })?;
         let (runtime, engine) = (&self.runtime, Some(engine));
         let sandbox = Arc::new(sandbox);
-        Ok(Box::new(Cluster { runtime, sandbox, engine, view, _directory: directory }))
+        let has_ttl = Cell::new(false);
+        Ok(Box::new(Cluster { runtime, sandbox, engine, view, has_ttl, _directory: directory }))
     }
 }
 
@@ -93,6 +97,23 @@ async fn checks_policies(sandbox: &Sandbox) {
     }
 }
 
+/// The kinds of a CustomResourceDefinition; none for another object.
+fn defined_kinds(object: &Value) -> Vec<Gvk> {
+    let text = |path: &[&str]| object.str_at(path.iter().copied()).unwrap_or_default();
+    if text(&["kind"]) != "CustomResourceDefinition" || metadata::is_deleted(object) {
+        return Vec::new();
+    }
+    let (group, kind) = (text(&["spec", "group"]), text(&["spec", "names", "kind"]));
+    let versions = object.get_path(["spec", "versions"]).and_then(Value::as_list);
+    let versions = versions.into_iter().flat_map(|versions| versions.iter());
+    let served = versions.filter(|version| version.get("served") == Some(&Value::from(true)));
+    let version = |version: &Value| version.str_at(["name"]).map(str::to_owned);
+    served
+        .filter_map(version)
+        .map(|version| Gvk::new(&format!("{group}/{version}"), kind))
+        .collect()
+}
+
 /// Whether an answer is about a policy.
 fn is_policy(answer: &ApiResponse) -> bool {
     let kind = Gvk::of(&answer.value);
@@ -109,6 +130,8 @@ struct Cluster<'r> {
     sandbox: Arc<Sandbox>,
     engine: Option<SandboxEngine>,
     view: View,
+    /// Whether something was written that is to be deleted when it is old enough.
+    has_ttl: Cell<bool>,
     _directory: PrivateDir,
 }
 
@@ -122,6 +145,7 @@ impl TestCluster for Cluster<'_> {
     ) -> ApiResponse {
         let mut request = Request::new(method, path);
         if let Some(body) = body {
+            self.has_ttl.set(self.has_ttl.get() || metadata::label(body, TTL_LABEL).is_some());
             request = request.with_body(content_type, json::to_string(body));
         }
         let response = self.sandbox.send(request);
@@ -134,6 +158,11 @@ impl TestCluster for Cluster<'_> {
             }
         }
         let answer = ApiResponse { status: response.status, value: response.value() };
+        if method != "GET" && answer.status < 300 {
+            for kind in defined_kinds(&answer.value) {
+                self.runtime.block_on(self.view.knows(&self.sandbox, &kind));
+            }
+        }
         if matches!(method, "POST" | "PUT" | "PATCH") && answer.status < 300 && is_policy(&answer) {
             // A policy that was stored counts for the next step.
             self.runtime.block_on(self.view.at_work(&self.sandbox));
@@ -156,7 +185,7 @@ impl TestCluster for Cluster<'_> {
             if now > revision {
                 return Waited { revision: Some(now), took: began.elapsed() };
             }
-            if self.view.is_busy() {
+            if self.view.is_busy() || self.view.deletes_soon(self.has_ttl.get()) {
                 still = Instant::now();
             } else if still.elapsed() >= quiet {
                 return Waited { revision: None, took: began.elapsed() };

@@ -5,12 +5,12 @@ use std::collections::HashSet;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_apiserver::Request;
 use kiln_diagnostic::Diagnostic;
 use kiln_install::{Crds, Grant, Permissions};
-use kiln_object::{EngineNames, ObjectId, metadata};
+use kiln_object::{EngineNames, Gvk, ObjectId, metadata};
 use kiln_runtime::{ActivityState, AppState, CARRIES};
 use kiln_sandbox::Sandbox;
 use kiln_value::Value;
@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Nothing has happened at so many looks in a row when they have done it. Looks are counted, not time: on a busy
 /// machine both take longer.
 const STILL: usize = 20;
+/// What happens within this time is waited for: schedules have minutes.
+const SOON: Duration = Duration::from_secs(62);
 /// How long the engine may take to end.
 const LAST_CALLS: Duration = Duration::from_secs(2);
 
@@ -37,6 +39,15 @@ const LAST_CALLS: Duration = Duration::from_secs(2);
 pub(in crate::commands) struct SandboxEngine {
     end: oneshot::Sender<()>,
     task: JoinHandle<()>,
+}
+
+/// What webhook configurations say of where the engine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::commands) enum Reached {
+    /// Its address on loopback, which other programs can call as well.
+    ByAddress,
+    /// Its Service, as in a cluster; the sandbox knows what is behind it.
+    ByService,
 }
 
 /// The engine's own view of what it does.
@@ -54,6 +65,7 @@ impl SandboxEngine {
         sandbox: &Sandbox,
         kubeconfig: &Path,
         exceptions: Option<&str>,
+        reached: Reached,
     ) -> Result<(Self, oneshot::Receiver<AppState>), Failure> {
         for object in kiln_install::manifests(&kiln_install::Options {
             workload: false,
@@ -73,6 +85,14 @@ impl SandboxEngine {
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let listen =
             free.map_err(|error| Diagnostic::error(format!("no port is free: {error}")))?;
+        let service = EngineNames::default().service();
+        let webhook_url = match reached {
+            Reached::ByAddress => Some(format!("https://{listen}")),
+            Reached::ByService => {
+                sandbox.route_service("kyverno", &service, listen);
+                None
+            }
+        };
         // As in a cluster, each side acts as its account: under `--authorization rbac` it may do what the roles say.
         let accounts = kiln_admission::Settings::new("kyverno");
         let options = kiln_runtime::Options {
@@ -81,7 +101,8 @@ impl SandboxEngine {
             as_admission: Some(accounts.admission_user()),
             as_cleanup: Some(accounts.cleanup_user()),
             listen,
-            webhook_url: Some(format!("https://{listen}")),
+            webhook_url,
+            service,
             ..kiln_runtime::Options::default()
         };
         let (end, ended) = oneshot::channel();
@@ -154,7 +175,7 @@ impl View {
     }
 
     /// Waits until rules have done what follows from what is stored, as far as it is to be done at once.
-    pub(super) async fn rests(&self, sandbox: &Sandbox) {
+    pub(in crate::commands) async fn rests(&self, sandbox: &Sandbox) {
         let began = Instant::now();
         let (mut revision, mut still) = (sandbox.revision(), 0);
         while began.elapsed() < FIRST_WORK && still < STILL {
@@ -169,6 +190,25 @@ impl View {
     /// Whether rules have something to do at once.
     pub(in crate::commands) fn is_busy(&self) -> bool {
         *self.shared.work.borrow() == ActivityState::Busy
+    }
+
+    /// Whether something will be deleted soon because its time has come; `with_ttl` if objects with the TTL label are stored.
+    pub(in crate::commands) fn deletes_soon(&self, with_ttl: bool) -> bool {
+        let deletions = *self.shared.deletions.borrow();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let soon = u64::try_from((now + SOON).as_millis()).unwrap_or(u64::MAX);
+        let is_soon = |time: Option<u64>| time.is_some_and(|time| time < soon);
+        is_soon(deletions.policies)
+            || with_ttl && (!deletions.follows_ttl || is_soon(deletions.ttl))
+    }
+
+    /// Waits until the engine knows a kind that was just defined, and has told the API server where to ask about it.
+    pub(in crate::commands) async fn knows(&self, sandbox: &Sandbox, kind: &Gvk) {
+        let began = Instant::now();
+        while self.shared.kinds.borrow().get(kind).is_none() && began.elapsed() < KINDS_COME {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.rests(sandbox).await;
     }
 
     fn stored(&self, sandbox: &Sandbox) -> Vec<Stored> {

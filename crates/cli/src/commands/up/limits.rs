@@ -9,7 +9,7 @@ run pods, have nodes                    pods are stored and stay Pending; logs a
 run Services, Ingresses, DNS            they are stored and get addresses that lead nowhere
 schedule, scale, bind volumes           Deployments, ReplicaSets and Jobs make pods; CronJobs and other controllers are not there
 make pods without end                   when there are 5000, workloads get no more, and a Warning Event tells of it
-reach webhooks behind Services          storing one warns of it; webhooks with a url are called
+reach webhooks behind Services          storing one warns of it; those with a url, or behind an ExternalName, are called
 call webhooks again                     each is asked once, for the version that was written: no reinvocation, no matchPolicy Equivalent
 offer authorizer to expressions         conditions and admission policies that mention it fail
 convert by webhooks                     versions of a custom kind differ in nothing but their name; storing such a kind warns of it

@@ -281,7 +281,8 @@ impl Up<'_> {
         }
         let path = self.directory.path().join("engine");
         config::write(&path, self.sandbox.inner_kubeconfig())?;
-        let (engine, shown) = SandboxEngine::begin(&self.sandbox, &path, None)?;
+        let (engine, shown) =
+            SandboxEngine::begin(&self.sandbox, &path, None, engine::Reached::ByAddress)?;
         self.engine = Some(engine);
         engine::connected(shown).await.map(Some)
     }

@@ -145,6 +145,7 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
         findings: mpsc::channel(64).0,
         troubles: watch::Sender::new(None),
         work: watch::Sender::default(),
+        deletions: watch::Sender::default(),
         rights: Arc::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),
