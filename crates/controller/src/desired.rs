@@ -235,7 +235,7 @@ impl Controller {
 
     /// Of what made a trigger one before: the rule runs again, since sources or the policy may have changed.
     ///
-    /// Whatever is in doubt ends with downstreams as they are: a user who is unknown, a claim that nobody signed, a trigger
+    /// Whatever is in doubt ends with downstreams as they are: a user who is unknown, an unsigned claim, a trigger
     /// that another user changed since. Keeping something too long is repaired by the next request, deleting is not.
     fn desired_of_cause(
         &self,

@@ -28,7 +28,7 @@ impl Controller {
     /// only what is new counts.
     ///
     /// Policies of kinds that are not served right now stay as they were. An API server that just started does not serve
-    /// its custom resources for a moment, and whoever took that for an end of all policies would delete their downstreams.
+    /// its custom resources for a moment, and a controller that took that for the end of all policies would delete their downstreams.
     pub fn set_policies(&mut self, snapshot: PolicySnapshot, now: u64) {
         self.now = self.now.max(now);
         let PolicySnapshot { stored, ended, unserved } = snapshot;

@@ -339,7 +339,7 @@ fn calls_fail_when_told_to_and_are_counted() {
 /// Why there is a second cluster besides the API server of the sandbox: simulations start one per seed, and most of their
 /// time would go into it. `cargo test --workspace --test memory -- --ignored --nocapture` prints the figures.
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "compares two speeds, and a busy machine decides the result; cargo test --test memory -- --ignored"]
 #[allow(clippy::print_stdout, reason = "figures are what it is for")]
 fn a_simulated_cluster_costs_a_fraction_of_the_sandbox_server() {
     const CLUSTERS: u32 = 40;

@@ -33,7 +33,7 @@ pub(crate) struct Args {}
 /// The version of ResourceLists that is written; those of v1alpha1 keep theirs.
 const VERSION: &str = "config.kubernetes.io/v1";
 
-/// The words that run a function, for a call without any: what container runtimes do, and nobody at a terminal.
+/// The arguments that run a function, for a call without any: container runtimes call it so, a user at a terminal does not.
 pub(crate) fn is_called_as_function(typed: &[std::ffi::OsString]) -> bool {
     typed.len() == 1 && !std::io::stdin().is_terminal()
 }

@@ -339,7 +339,7 @@ fn results_that_a_server_does_not_store_are_errors_everywhere() {
         if !plan.stdout.contains(in_json) {
             wrong.push(format!("{name}: plan: {plan:?}"));
         }
-        // The sandbox refuses the object; what the controller cannot write is told by its UpdateRequest.
+        // The sandbox refuses the object; the UpdateRequest shows what the controller cannot write.
         let namespace = stage.folder.path().join("namespace.yaml");
         std::fs::write(&namespace, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
             .unwrap();

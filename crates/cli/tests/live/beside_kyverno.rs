@@ -201,7 +201,7 @@ fn old_kinds_are_refused(request: &Value) -> Option<String> {
 }
 
 #[test]
-#[ignore = "builds Kyverno's controllers, which takes many minutes the first time"]
+#[ignore = "builds Kyverno from Go modules, many minutes the first time; cargo test --test live -- --ignored beside_kyverno"]
 fn policies_leave_a_kyverno_that_refuses_the_old_kinds() {
     let kyverno = match Kyverno::find() {
         Ok(kyverno) => kyverno,

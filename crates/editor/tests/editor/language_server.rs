@@ -84,8 +84,8 @@ fn shown(published: &[Value]) -> Vec<String> {
         .collect()
 }
 
-const POLICY: &str = "file:///work/policy.yaml";
-const KUSTOMIZATION: &str = "file:///work/app/kustomization.yaml";
+const POLICY: &str = "file:///project/policy.yaml";
+const KUSTOMIZATION: &str = "file:///project/app/kustomization.yaml";
 
 fn policy(rule: &str) -> String {
     format!(
@@ -281,9 +281,9 @@ fn kustomizations_are_served_with_their_files() {
     assert!(client.hover(KUSTOMIZATION, "name‸Prefix: a-\n").starts_with("**namePrefix**"));
     let file =
         client.at("textDocument/definition", KUSTOMIZATION, "resources:\n- deploy‸ment.yaml\n");
-    assert_eq!(file["uri"], "file:///work/app/deployment.yaml");
+    assert_eq!(file["uri"], "file:///project/app/deployment.yaml");
     let base = client.at("textDocument/definition", KUSTOMIZATION, "resources:\n- ../ba‸se\n");
-    assert_eq!(base["uri"], "file:///work/base/kustomization.yaml");
+    assert_eq!(base["uri"], "file:///project/base/kustomization.yaml");
     let vars = "vars:\n- name: HOST\n  objref: {kind: Service, name: web, apiVersion: v1}\nnamePrefix: $(HO‸ST)\n";
     let var = client.at("textDocument/definition", KUSTOMIZATION, vars);
     assert_eq!(var["range"]["start"], json!({"line": 1, "character": 8}));

@@ -1,4 +1,4 @@
-//! Rules that check objects: what is told of their results, and those that are evaluated after the answer because they
+//! Rules that check objects: how their results are reported, and those that are evaluated after the answer because they
 //! can neither refuse nor warn.
 
 use std::sync::Arc;
