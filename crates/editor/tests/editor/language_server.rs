@@ -263,9 +263,12 @@ fn variables_lead_to_their_definition() {
 #[test]
 fn kustomizations_are_served_with_their_files() {
     let files = Memory::new()
-        .with("work/app/kustomization.yaml", "resources: [deployment.yaml]\n")
-        .with("work/app/deployment.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
-        .with("work/base/kustomization.yaml", "namePrefix: x-\n");
+        .with("project/app/kustomization.yaml", "resources: [deployment.yaml]\n")
+        .with(
+            "project/app/deployment.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+        )
+        .with("project/base/kustomization.yaml", "namePrefix: x-\n");
     let mut client = Client::new(Some(&files));
     let found = client.open(KUSTOMIZATION, "resources: [deployment.yaml]\nnamePrefx: a-\n");
     assert_eq!(found, ["1:0 unknown field namePrefx\nhelp: did you mean \"namePrefix\"?"]);
