@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use kiln_admission::{Hooks, Request, Settings};
+use kiln_admission::{Hooks, ReviewRequest, Settings};
 use kiln_engine::{EmptyView, EvalEnv};
 use kiln_object::Kinds;
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -28,7 +28,7 @@ static HOOKS: LazyLock<(Hooks, Settings, Kinds)> = LazyLock::new(|| {
 
 pub(crate) fn check(bytes: &[u8]) {
     let (hooks, settings, kinds) = &*HOOKS;
-    if let Ok(request) = Request::read(bytes, 1 << 20, kinds) {
+    if let Ok(request) = ReviewRequest::read(bytes, 1 << 20, kinds) {
         let reviewed =
             hooks.review("/mutate/fail", &request, &EvalEnv::of(&EmptyView, kinds), settings);
         assert!(!reviewed.panicked);

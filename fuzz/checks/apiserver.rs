@@ -1,6 +1,6 @@
 //! Any bytes as the body of a write: there is an answer, and nothing panics.
 
-use kiln_apiserver::{Request, Server, ServerHost, Settings};
+use kiln_apiserver::{ApiRequest, Server, ServerHost, Settings};
 
 struct Still;
 
@@ -34,7 +34,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let (method, path) = PATHS[usize::from(*choice) % PATHS.len()];
     let kind = KINDS[usize::from(*choice) / PATHS.len() % KINDS.len()];
     let server = Server::new(Settings::default(), Box::new(Still));
-    let answer = server.call(&Request::new(method, path).with_body(kind, body));
+    let answer = server.call(&ApiRequest::new(method, path).with_body(kind, body));
     assert!(answer.status >= 200);
     server.settle();
 }

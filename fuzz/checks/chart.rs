@@ -1,21 +1,21 @@
 //! Charts: a package, or a template and further files with `=== PATH` before each.
 
-use kiln_chart::{Chart, HelmVersion, Limits, MemoryFiles, Options, render};
+use kiln_chart::{Chart, ChartLimits, ChartOptions, HelmVersion, MemoryFiles, render};
 use kiln_value::Map;
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 
 pub(crate) fn check(input: &[u8]) {
-    let limits = Limits {
+    let limits = ChartLimits {
         files: 100,
         file_bytes: 1 << 16,
         chart_bytes: 1 << 18,
         steps: 100_000,
         bytes: 1 << 20,
-        ..Limits::default()
+        ..ChartLimits::default()
     };
     for helm in [HelmVersion::V3, HelmVersion::V4] {
-        let options = Options { helm, limits, include_crds: true, ..Options::default() };
+        let options = ChartOptions { helm, limits, include_crds: true, ..ChartOptions::default() };
         let chart = match input.starts_with(b"\x1F\x8B") {
             true => Chart::load_package(input, &options),
             false => {

@@ -1,6 +1,6 @@
 //! Expressions: first line the data, the rest the expression.
 
-use kiln_jmespath::{Environment, Expression, Limits};
+use kiln_jmespath::{Expression, JmesPathEnvironment, JmesPathLimits};
 use kiln_value::{Value, json};
 
 pub(crate) fn check(input: &[u8]) {
@@ -11,8 +11,9 @@ pub(crate) fn check(input: &[u8]) {
         Err(error) => assert!(source.get(error.span()).is_some(), "the place is in the text"),
         Ok(expression) => {
             let _ = (expression.print_tree(), expression.roots(), expression.check());
-            let limits = Limits { steps: 100_000, bytes: 1 << 20, ..Limits::default() };
-            let environment = Environment { limits, ..Environment::default() };
+            let limits =
+                JmesPathLimits { steps: 100_000, bytes: 1 << 20, ..JmesPathLimits::default() };
+            let environment = JmesPathEnvironment { limits, ..JmesPathEnvironment::default() };
             if let Err(error) = expression.search(&data, &environment) {
                 assert!(source.get(error.span()).is_some(), "the place is in the text");
             }

@@ -2,7 +2,7 @@
 //! the patch.
 
 use kiln_patch::{StrategicRules, strategic_merge};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{Value, json};
 
 pub(crate) fn check(input: &[u8]) {
@@ -16,9 +16,9 @@ pub(crate) fn check(input: &[u8]) {
         map.insert("kind", "Pod");
     }
     for (version, rules) in [
-        (Version::V1_21, StrategicRules::kustomize()),
-        (Version::V1_21, StrategicRules::kyverno()),
-        (Version::V1_36, StrategicRules::kubernetes()),
+        (KubernetesVersion::V1_21, StrategicRules::kustomize()),
+        (KubernetesVersion::V1_21, StrategicRules::kyverno()),
+        (KubernetesVersion::V1_36, StrategicRules::kubernetes()),
     ] {
         let mut merged = object.clone();
         let schema = Schema::builtin(version);

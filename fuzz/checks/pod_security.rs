@@ -1,13 +1,15 @@
 //! The first line is a rule's `podSecurity`, the rest a Pod: every level and version ends, what is left out only takes
 //! away, and a Pod that cannot be read is an error.
 
-use kiln_podsecurity::{Control, Exclusion, Level, Pod, Standard, Version, describe, leave_out};
+use kiln_podsecurity::{
+    Control, Exclusion, Level, Pod, PodSecurityVersion, Standard, describe, leave_out,
+};
 use kiln_value::{Path, Str, Value, json};
 
 pub(crate) fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (first, rest) = text.split_once('\n').unwrap_or(("", text));
-    let _ = (first.parse::<Version>(), first.parse::<Level>(), first.parse::<Control>());
+    let _ = (first.parse::<PodSecurityVersion>(), first.parse::<Level>(), first.parse::<Control>());
     let Ok(pod) = json::parse(rest) else { return };
     let pod = match Pod::read(pod.get("metadata"), pod.get("spec")) {
         Ok(pod) => pod,
@@ -16,8 +18,12 @@ pub(crate) fn check(input: &[u8]) {
     let rule = json::parse(first).unwrap_or_default();
     let exclusions: Vec<Exclusion> = entries(rule.get("exclude")).filter_map(exclusion).collect();
     for level in [Level::Privileged, Level::Baseline, Level::Restricted] {
-        for version in [Version::Minor(0), Version::Minor(22), Version::Minor(34), Version::Latest]
-        {
+        for version in [
+            PodSecurityVersion::Minor(0),
+            PodSecurityVersion::Minor(22),
+            PodSecurityVersion::Minor(34),
+            PodSecurityVersion::Latest,
+        ] {
             let of_rules = Standard::of_rules(level, version).check(&pod);
             let of_kubernetes = Standard::of_kubernetes(level, version).check(&pod);
             assert_eq!(of_rules.is_empty(), of_kubernetes.is_empty());

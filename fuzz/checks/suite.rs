@@ -3,7 +3,7 @@
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::NoExternalData;
 use kiln_jmespath::NoAmbientSources;
-use kiln_suites::{Files, Options, Report, Selector, junit, run};
+use kiln_suites::{Files, Report, Selector, SuiteOptions, junit, run};
 use kiln_yaml::ReadOptions;
 
 /// A suite, then each of its files: its name on the first line. Parts end with a zero byte.
@@ -28,7 +28,7 @@ impl Files for Given<'_> {
 
 pub(crate) fn check(bytes: &[u8]) {
     let parts = bytes.split(|byte| *byte == 0).collect();
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         sources: &NoAmbientSources,
         selector: Selector::default(),

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use kiln_dialects::compile;
-use kiln_engine::{EmptyView, EvalEnv, Event, Limits, RuleSet};
+use kiln_engine::{EmptyView, EvalEnv, EvaluationLimits, Event, RuleSet};
 use kiln_object::Kinds;
 use kiln_rules::Payload;
 use kiln_value::{Value, value};
@@ -20,7 +20,8 @@ pub(crate) fn check(text: &[u8]) {
         let _ = found.to_string();
     }
     let rules = RuleSet::new(compiled.policies).with_exceptions(compiled.exceptions);
-    let limits = Limits { steps: 10_000, bytes: 1 << 20, ..Limits::default() }.traced();
+    let limits =
+        EvaluationLimits { steps: 10_000, bytes: 1 << 20, ..EvaluationLimits::default() }.traced();
     let world = EvalEnv { limits, ..EvalEnv::of(&EmptyView, kinds) };
     let pod = value!({"containers": [{"name": "a", "image": "b", "ports": [{"hostPort": 1}]}]});
     let object = |version: &str, kind: &str, spec: Value| {

@@ -1,6 +1,6 @@
 //! Documents with variables and conditions: first line the context, the rest the document.
 
-use kiln_jmespath::Environment;
+use kiln_jmespath::JmesPathEnvironment;
 use kiln_value::{Value, json};
 use kiln_variables::conditions::{Conditions, Effort};
 use kiln_variables::{ContextScope, Substitution, Template};
@@ -10,7 +10,7 @@ pub(crate) fn check(input: &[u8]) {
     let (context, document) = text.split_once('\n').unwrap_or(("{}", text));
     let context = json::parse(context).unwrap_or_else(|_| Value::map());
     let document = json::parse(document).unwrap_or_else(|_| Value::from(document));
-    let scope = ContextScope::new(&context, Environment::default());
+    let scope = ContextScope::new(&context, JmesPathEnvironment::default());
     let template = Template::compile(&document);
     template.variables();
     template.lookalikes();

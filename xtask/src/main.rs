@@ -12,6 +12,7 @@ mod docs;
 mod faults;
 mod fuzz;
 mod git;
+mod kubernetes;
 mod measure;
 mod process;
 mod readme;
@@ -59,6 +60,8 @@ enum Command {
     Dist(dist::Args),
     /// Fill the tables of cases with what the originals make of them
     Record(record::Args),
+    /// Write the tables of kinds and types, one for each version of Kubernetes
+    Kubernetes(kubernetes::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),
     /// Upgrade from an earlier version on a real control plane, with downstreams and requests
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::run(&args),
         Command::Docs(args) => docs::run(&args),
         Command::Faults(args) => faults::run(&args),
+        Command::Kubernetes(args) => kubernetes::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
         Command::Upgrade(args) => upgrade::run(&args),
         Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),

@@ -6,7 +6,7 @@
 use kiln_bench_libraries::{Contest, KILN, Outcome, main as run, often, once};
 use kiln_dialects::{Compiled, compile};
 use kiln_engine::{EmptyView, EvalEnv, Event, RuleSet};
-use kiln_gotemplate::{Environment, Field, FunctionSet, Numbers, Options, Template};
+use kiln_gotemplate::{TemplateEnvironment, TemplateField, FunctionSet, Numbers, TemplateOptions, Template};
 use kiln_object::Kinds;
 use kiln_value::{Value, json};
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -85,14 +85,14 @@ fn load() -> Outcome {
 /// The workload that was asked for is the template itself.
 fn render() -> Outcome {
     let text = std::env::args().nth(1).expect("a contest was chosen by its workload");
-    let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+    let options = TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
     let template = Template::parse("value", &text, &options).unwrap();
     let (namespace, target) = (Value::from("team-3"), deployment());
     let fields = [
-        Field { name: "Namespace", value: &namespace, numbers: Numbers::Floats },
-        Field { name: "Target", value: &target, numbers: Numbers::Floats },
+        TemplateField { name: "Namespace", value: &namespace, numbers: Numbers::Floats },
+        TemplateField { name: "Target", value: &target, numbers: Numbers::Floats },
     ];
-    let environment = Environment::default();
+    let environment = TemplateEnvironment::default();
     let render = || template.render_fields(&fields, &environment).unwrap();
     let check = render();
     often(render).check(check)

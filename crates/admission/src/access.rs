@@ -108,14 +108,14 @@ pub fn access_review(user: &str, groups: &[Str], attributes: Map) -> Value {
 
 /// One question for the API server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question<'n> {
+pub struct AccessQuestion<'n> {
     need: &'n Need,
     verb: &'static str,
     /// Whom it is about; none for the account that needs it.
     author: Option<&'n User>,
 }
 
-impl Question<'_> {
+impl AccessQuestion<'_> {
     /// The SubjectAccessReview to create. Its answer is at `status.allowed`.
     pub fn to_value(&self, settings: &Settings) -> Value {
         let need = self.need;
@@ -224,7 +224,7 @@ fn about_account(account: Account, attributes: Map, settings: &Settings) -> Valu
 }
 
 /// The questions whether an author may do what the engine is to do for them: to write.
-pub fn questions_about<'n>(author: &'n User, needs: &'n [Need]) -> Vec<Question<'n>> {
+pub fn questions_about<'n>(author: &'n User, needs: &'n [Need]) -> Vec<AccessQuestion<'n>> {
     let mut questions = questions(needs);
     questions.retain(|question| !question.need.of_engine_alone);
     for question in &mut questions {
@@ -241,7 +241,7 @@ pub fn refusal_to(author: &User, needs: &[Need], allowed: &[bool]) -> Option<Str
     }
     let questions = questions_about(author, needs);
     let mut answers = allowed.iter().copied();
-    let lacks: Vec<&Question<'_>> =
+    let lacks: Vec<&AccessQuestion<'_>> =
         questions.iter().filter(|_| !answers.next().unwrap_or(false)).collect();
     let first = lacks.first()?.need;
     let same = lacks.iter().filter(|question| question.need == first);
@@ -261,10 +261,12 @@ pub fn refusal_to(author: &User, needs: &[Need], allowed: &[bool]) -> Option<Str
 }
 
 /// The questions behind needs, need after need and verb after verb.
-pub fn questions(needs: &[Need]) -> Vec<Question<'_>> {
+pub fn questions(needs: &[Need]) -> Vec<AccessQuestion<'_>> {
     needs
         .iter()
-        .flat_map(|need| need.verbs.iter().map(move |verb| Question { need, verb, author: None }))
+        .flat_map(|need| {
+            need.verbs.iter().map(move |verb| AccessQuestion { need, verb, author: None })
+        })
         .collect()
 }
 

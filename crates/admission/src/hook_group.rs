@@ -17,7 +17,7 @@ const DRAGNET_PATH: &str = "/dragnet-webhook";
 
 /// What policies have in common that share a hook.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Group {
+pub(crate) struct HookGroup {
     pub(crate) family: Option<&'static str>,
     pub(crate) purpose: Purpose,
     pub(crate) failure: FailurePolicy,
@@ -27,7 +27,7 @@ pub(crate) struct Group {
     selectors: String,
 }
 
-impl Group {
+impl HookGroup {
     pub(crate) fn of(policy: &Policy, part: AdmissionPart) -> Self {
         let delivery = &policy.delivery;
         let own = delivery.is_fine_grained().then(|| Str::from(policy.id.key()));
@@ -37,7 +37,7 @@ impl Group {
         let namespace = policy.id.namespace.clone().filter(|_| apart);
         let selectors = [&delivery.namespace_selector, &delivery.object_selector]
             .map(|selector| selector.as_ref().map(json::to_canonical_string).unwrap_or_default());
-        Group {
+        HookGroup {
             family,
             purpose: part.purpose(),
             failure: delivery.failure_of(part),
@@ -51,7 +51,7 @@ impl Group {
         }
     }
 
-    pub(crate) fn would_share_name(&self, other: &Group) -> bool {
+    pub(crate) fn would_share_name(&self, other: &HookGroup) -> bool {
         (self.family, self.purpose, self.failure, &self.alone)
             == (other.family, other.purpose, other.failure, &other.alone)
     }

@@ -16,18 +16,36 @@ use kiln_rules::{
     AdmissionPart, Delivery, Exception, FailurePolicy, Operation, Policy, PolicyId, RequestFacts,
     Rule, RuleId,
 };
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{Str, Value};
 
-use crate::hook_group::{Group, MODRULES, set_of, with_rules_of};
-use crate::review::{Request, Response, namespace_of, sent_kind};
+use crate::hook_group::{HookGroup, MODRULES, set_of, with_rules_of};
+use crate::review::{Response, ReviewRequest, namespace_of, sent_kind};
 use crate::settings::Settings;
 use crate::validation::{self, Answering, ValidationResult, ValidationRules, Wording};
 use crate::webhooks::{joined_selectors, only_in, webhook_rules};
 
-/// One webhook: a path, the rules behind it, and when it is called.
+/// One webhook and the rules behind it.
 #[derive(Debug)]
 pub struct Hook {
+    /// Where it is, and when it is called.
+    pub webhook: HookCall,
+    /// KubeMod: Nodes, ReplicaSets and what nodes send are not kept from rules.
+    unfiltered: bool,
+    set: RuleSet,
+    /// The rules that check objects, and how they answer.
+    validation: ValidationRules,
+    answering: Answering,
+    asks_for_roles: bool,
+    /// Policies that warn users about what changed.
+    warns: Vec<Str>,
+    /// What policies need to know that no watch tells.
+    needs: BTreeMap<PolicyId, Needs>,
+}
+
+/// Where a webhook is, and when it is called: an entry of a webhook configuration.
+#[derive(Debug)]
+pub struct HookCall {
     /// Its name in a webhook configuration.
     pub name: String,
     /// The path that it is called at.
@@ -50,17 +68,6 @@ pub struct Hook {
     pub rules: Vec<Value>,
     /// May be called again when others changed the object after it.
     pub reinvoked: bool,
-    /// KubeMod: Nodes, ReplicaSets and what nodes send are not kept from rules.
-    unfiltered: bool,
-    set: RuleSet,
-    /// The rules that check objects, and how they answer.
-    validation: ValidationRules,
-    answering: Answering,
-    asks_for_roles: bool,
-    /// Policies that warn users about what changed.
-    warns: Vec<Str>,
-    /// What policies need to know that no watch tells.
-    needs: BTreeMap<PolicyId, Needs>,
 }
 
 /// What a policy needs to know that no watch tells.
@@ -153,7 +160,7 @@ impl Hooks {
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
-        let mut groups: BTreeMap<Group, Vec<Arc<Policy>>> = BTreeMap::new();
+        let mut groups: BTreeMap<HookGroup, Vec<Arc<Policy>>> = BTreeMap::new();
         for policy in policies {
             // Cleanup policies run on a schedule: they need no webhook.
             if policy.delivery.off || policy.is_scheduled() {
@@ -161,7 +168,7 @@ impl Hooks {
             }
             for part in AdmissionPart::ALL {
                 let Some(some) = with_rules_of(&policy, part) else { continue };
-                let group = Group::of(&policy, part);
+                let group = HookGroup::of(&policy, part);
                 let members = groups.entry(group).or_default();
                 match members.last_mut().filter(|known| known.id == policy.id) {
                     Some(known) => {
@@ -176,7 +183,7 @@ impl Hooks {
         for (group, members) in &groups {
             let distinct = groups.keys().filter(|other| group.would_share_name(other)).count() > 1;
             let hook = Hook::new(group, members, distinct, exceptions, kinds, settings);
-            hooks.by_path.insert(hook.path.clone(), hooks.hooks.len());
+            hooks.by_path.insert(hook.webhook.path.clone(), hooks.hooks.len());
             hooks.hooks.push(hook);
         }
         hooks
@@ -198,7 +205,7 @@ impl Hooks {
         if !FAMILIES.contains(&wanted.as_str()) {
             return Vec::new();
         }
-        self.hooks.iter().filter(|hook| family(&hook.path) == wanted).collect()
+        self.hooks.iter().filter(|hook| family(&hook.webhook.path) == wanted).collect()
     }
 
     /// Whether a path belongs to a hook, or did.
@@ -215,7 +222,7 @@ impl Hooks {
     pub fn review(
         &self,
         path: &str,
-        request: &Request,
+        request: &ReviewRequest,
         eval_env: &EvalEnv<'_>,
         settings: &Settings,
     ) -> Reviewed {
@@ -239,7 +246,7 @@ impl Hooks {
     pub fn audit(
         &self,
         path: &str,
-        request: &Request,
+        request: &ReviewRequest,
         eval_env: &EvalEnv<'_>,
         settings: &Settings,
     ) -> Vec<ValidationResult> {
@@ -261,7 +268,7 @@ const FAMILIES: [&str; 6] = ["gpol", "ngpol", "mpol", "nmpol", "vpol", "nvpol"];
 
 impl Hook {
     fn new(
-        group: &Group,
+        group: &HookGroup,
         members: &[Arc<Policy>],
         distinct: bool,
         exceptions: &[Arc<Exception>],
@@ -283,7 +290,7 @@ impl Hook {
         let first = deliveries().next();
         let selector = |key: fn(&Delivery) -> Option<&Value>| first.and_then(key);
         let match_conditions = deliveries().flat_map(|r| r.match_conditions.list.iter());
-        Hook {
+        let webhook = HookCall {
             name,
             path,
             purpose: group.purpose,
@@ -309,6 +316,9 @@ impl Hook {
             rules: webhook_rules(members, kinds),
             reinvoked: group.purpose == Purpose::Mutate
                 && group.family.is_none_or(|family| family == MODRULES),
+        };
+        Hook {
+            webhook,
             unfiltered: group.family == Some(MODRULES),
             set: set_of(members, exceptions, |rule| {
                 AdmissionPart::of(rule) != AdmissionPart::Validate
@@ -341,10 +351,15 @@ impl Hook {
         }
     }
 
-    fn review(&self, request: &Request, eval_env: &EvalEnv<'_>, settings: &Settings) -> Reviewed {
+    fn review(
+        &self,
+        request: &ReviewRequest,
+        eval_env: &EvalEnv<'_>,
+        settings: &Settings,
+    ) -> Reviewed {
         let mut event = request.event.clone();
         match self.look(&mut event, eval_env, settings) {
-            Visibility::Visible => match self.purpose {
+            Visibility::Visible => match self.webhook.purpose {
                 Purpose::Mutate => self.mutate(&event, eval_env),
                 Purpose::Observe => {
                     let validated = self.validate(&event, eval_env);
@@ -355,7 +370,7 @@ impl Hook {
                 }
             },
             // The stored object does not say that it is excluded.
-            Visibility::Excluded { by_user: true } if self.purpose == Purpose::Observe => {
+            Visibility::Excluded { by_user: true } if self.webhook.purpose == Purpose::Observe => {
                 Reviewed { passed_over: true, ..self.observe(&event, eval_env.kinds, true) }
             }
             Visibility::Excluded { .. } => Reviewed { passed_over: true, ..Reviewed::default() },
@@ -376,9 +391,9 @@ impl Hook {
         {
             return Visibility::Excluded { by_user: false };
         }
-        event.own = false;
+        event.context.own = false;
         if let Some(user) = &mut event.user {
-            event.own = user.username == settings.background_user();
+            event.context.own = user.username == settings.background_user();
             let asks = !self.unfiltered && settings.excluded.asks_for_roles();
             if self.asks_for_roles || asks {
                 let resolved = user.resolve_roles(eval_env.view, event.namespace.as_deref());
@@ -437,7 +452,7 @@ impl Hook {
                 "mutation policy {policy} error: failed to apply policy {policy} rules [{}]",
                 rules.join(", ")
             );
-            if self.failure == FailurePolicy::Fail {
+            if self.webhook.failure == FailurePolicy::Fail {
                 reviewed.response = Response::refused(message);
                 return reviewed;
             }
@@ -458,7 +473,7 @@ impl Hook {
             }
         }
         if mutated.object != before {
-            let schema = Schema::builtin(Version::V1_36);
+            let schema = Schema::builtin(KubernetesVersion::NEWEST);
             reviewed.response.patch = Some(diff(&before, &mutated.object, &schema));
         }
         reviewed
@@ -467,7 +482,7 @@ impl Hook {
     /// Allows the request, and tells the controller about it if one of its rules may care.
     fn observe(&self, event: &Event, kinds: &Kinds, passed_over: bool) -> Reviewed {
         let rules = || self.set.candidates(event);
-        let cares = !event.dry_run && rules().next().is_some();
+        let cares = !event.request.dry_run && rules().next().is_some();
         let observed = || ObservedRequest::of(event, namespace_of(event, kinds), passed_over);
         let Some(hint) = cares.then(observed).flatten() else { return Reviewed::default() };
         let operation = hint.operation;
@@ -482,14 +497,14 @@ impl Hook {
         };
         let needed_by: Vec<RuleId> =
             rules().filter(|rule| needs(rule)).map(|rule| rule.id.clone()).collect();
-        let strict = self.failure == FailurePolicy::Fail && !needed_by.is_empty();
+        let strict = self.webhook.failure == FailurePolicy::Fail && !needed_by.is_empty();
         Reviewed { hint: Some(hint), needed_by, strict, ..Reviewed::default() }
     }
 
     /// The answer when the rules could not be asked.
     fn gave_up(&self, why: &str) -> Reviewed {
-        let message = format!("{} could not evaluate the request: {why}", self.name);
-        let response = match self.failure {
+        let message = format!("{} could not evaluate the request: {why}", self.webhook.name);
+        let response = match self.webhook.failure {
             FailurePolicy::Fail => Response::failed(message),
             FailurePolicy::Ignore => Response { warnings: vec![message], ..Response::allowed() },
         };

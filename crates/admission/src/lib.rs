@@ -40,9 +40,9 @@ pub mod simulate;
 pub mod validation;
 pub mod webhooks;
 
-pub use hooks::{Hook, Hooks, Purpose, Reviewed};
+pub use hooks::{Hook, HookCall, Hooks, Purpose, Reviewed};
 pub use reporting::Reporting;
-pub use review::{BadReview, Request, Response};
+pub use review::{BadReview, Response, ReviewRequest};
 pub use settings::Settings;
 pub use simulate::SimulatedWrite;
 pub use validation::ValidationResult;

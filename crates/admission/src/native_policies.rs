@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::Severity;
-use kiln_dialects::{Host, compile_for};
+use kiln_dialects::{PolicyHost, compile_for};
 use kiln_object::{EngineNames, Kinds, metadata};
 use kiln_rules::{AdmissionPart, Exception, Exempts, Filter, Filters, Operation, Policy};
 use kiln_text::wildcard;
@@ -313,7 +313,7 @@ fn checked(native: NativePolicy) -> Result<NativePolicy, String> {
     let read =
         |value: &Value| Document::from_value("native", value.clone(), ReadOptions::kubernetes());
     let documents = [read(&native.policy), read(&native.binding)];
-    let compiled = compile_for(Host::Files, &documents, &Kinds::builtin());
+    let compiled = compile_for(PolicyHost::Files, &documents, &Kinds::builtin());
     let wrong = compiled.diagnostics.iter().find(|found| found.severity == Severity::Error);
     match wrong {
         Some(wrong) => Err(format!("the API server would refuse it: {}.", wrong.message)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_cel::{Env, PolicyScope, Type};
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, compile_for};
+use kiln_dialects::{Compiled, PolicyHost, compile_for};
 use kiln_engine::{Event, User};
 use kiln_object::policy_kinds::{self, is_cel};
 use kiln_object::{Gvk, Kind, Kinds, metadata};
@@ -13,14 +13,14 @@ use kiln_text::wildcard;
 use kiln_value::Value;
 use kiln_yaml::{Document, Places, ReadOptions};
 
-use crate::access::{self, Need, Question, Without};
+use crate::access::{self, AccessQuestion, Need, Without};
 use crate::authors::Authors;
 use crate::review::Response;
 use crate::settings::Settings;
 
 /// What was found out about a policy without asking the API server.
 #[derive(Debug, Default)]
-pub struct Check {
+pub struct PolicyCheck {
     /// Why it is refused; none when nothing is wrong so far.
     refusal: Option<String>,
     /// What users should know.
@@ -35,19 +35,19 @@ pub struct Check {
     author: Option<User>,
 }
 
-impl Check {
+impl PolicyCheck {
     /// Looks at the policy of a request. `others` are the rules that are there already.
     pub fn of<'r>(event: &Event, others: impl Iterator<Item = &'r Rule>, kinds: &Kinds) -> Self {
         let Some(object) = event.object.as_ref().filter(|_| is_write(event)) else {
-            return Check::default();
+            return PolicyCheck::default();
         };
         let unchanged =
             event.old_object.as_ref().is_some_and(|old| old.get("spec") == object.get("spec"));
         if unchanged || metadata::is_deleted(object) {
             // Finalizers and labels of a policy that was good once, or never, can still be changed.
-            return Check::default();
+            return PolicyCheck::default();
         }
-        let mut check = Check::default();
+        let mut check = PolicyCheck::default();
         if let Err(refusal) = check.look(event, object, others, kinds) {
             check.refusal = Some(refusal);
         }
@@ -62,7 +62,7 @@ impl Check {
         kinds: &Kinds,
     ) -> Result<(), String> {
         let document = as_document(object);
-        let compiled = compile_for(Host::Cluster, [&document], kinds);
+        let compiled = compile_for(PolicyHost::Cluster, [&document], kinds);
         let of_cel = Gvk::of(object).is_some_and(|gvk| is_cel(&gvk));
         let of_paths = Gvk::of(object).is_some_and(|gvk| gvk.group == "api.kubemod.io");
         let places = of_paths.then(|| document.places());
@@ -191,7 +191,7 @@ impl Check {
     }
 
     /// What to ask the API server, in this order; nothing when the policy is refused anyway.
-    pub fn questions(&self) -> Vec<Question<'_>> {
+    pub fn questions(&self) -> Vec<AccessQuestion<'_>> {
         if self.refusal.is_some() {
             return Vec::new();
         }

@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// What an API server asks.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ReviewRequest {
     /// The name of the question, which the answer repeats.
     pub uid: Str,
     /// What happens to which object, and who wants it.
@@ -45,7 +45,7 @@ impl BadReview {
     }
 }
 
-impl Request {
+impl ReviewRequest {
     /// Reads a review of at most so many bytes.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Request {
             }
         }
         complete(&mut event, request, kinds);
-        Ok(Request { uid, event })
+        Ok(ReviewRequest { uid, event })
     }
 }
 
@@ -101,7 +101,7 @@ fn complete(event: &mut Event, request: &Value, kinds: &Kinds) {
     }
     for key in ["kind", "requestKind", "resource", "requestResource"] {
         if let Some(value @ Value::Map(_)) = request.get(key) {
-            event.given.insert(format!("request.{key}"), value.clone());
+            event.context.given.insert(format!("request.{key}"), value.clone());
         }
     }
 }
@@ -248,14 +248,14 @@ mod tests {
     use kiln_schema::Schema;
     use kiln_value::value;
 
-    fn read(review: &Value) -> Result<Request, BadReview> {
-        Request::read(json::to_string(review).as_bytes(), 1 << 20, &Kinds::builtin())
+    fn read(review: &Value) -> Result<ReviewRequest, BadReview> {
+        ReviewRequest::read(json::to_string(review).as_bytes(), 1 << 20, &Kinds::builtin())
     }
 
     #[test]
     fn what_is_no_review_is_said_to_be_none() {
         let kinds = Kinds::builtin();
-        let read = |text: &str| Request::read(text.as_bytes(), 4096, &kinds).unwrap_err();
+        let read = |text: &str| ReviewRequest::read(text.as_bytes(), 4096, &kinds).unwrap_err();
         assert_eq!(read(&" ".repeat(5000)), BadReview::TooLarge(4096));
         assert!(matches!(read("{"), BadReview::Json(_)));
         assert!(matches!(read(&"[".repeat(2000)), BadReview::Json(_)));
@@ -309,7 +309,7 @@ mod tests {
         .unwrap();
         assert_eq!(request.event.kind, Gvk::new("v1", "Pod"));
         assert_eq!(sent_kind(&request.event), Gvk::new("v1", "PodExecOptions"));
-        let kind = request.event.given.get("request.kind").unwrap();
+        let kind = request.event.context.given.get("request.kind").unwrap();
         assert_eq!(kind.str_at(["kind"]), Some("PodExecOptions"));
     }
 

@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use kiln_engine::{HostAllowlist, Limits, ResourceFilter, User, usual_protected_namespaces};
+use kiln_engine::{
+    EvaluationLimits, HostAllowlist, ResourceFilter, User, usual_protected_namespaces,
+};
 use kiln_object::{EngineNames, Gvk, Selector};
 use kiln_rules::Exception;
 use kiln_text::quantity::Quantity;
@@ -41,7 +43,7 @@ pub struct Settings {
     /// Annotations of webhook configurations, besides our own.
     pub webhook_annotations: Map,
     /// What the evaluation of one rule may cost.
-    pub limits: Limits,
+    pub limits: EvaluationLimits,
     /// The most bytes that a review may have.
     pub review_bytes: usize,
     /// Whose policies are held to the rights of those who store them.
@@ -197,7 +199,7 @@ impl Settings {
             match_conditions: Vec::new(),
             webhook_labels: Map::new(),
             webhook_annotations: Map::new(),
-            limits: Limits { steps: STEPS, ..Limits::default() },
+            limits: EvaluationLimits { steps: STEPS, ..EvaluationLimits::default() },
             review_bytes: REVIEW_BYTES,
             authors: Authors::default(),
             services: HostAllowlist::default(),

@@ -45,7 +45,7 @@ impl Hooks {
         let mut simulated = SimulatedWrite { object, rules: Vec::new(), refused: None };
         // Objects are checked as they are after all changes.
         for purpose in [Purpose::Mutate, Purpose::Observe] {
-            for hook in self.iter().filter(|hook| hook.purpose == purpose) {
+            for hook in self.iter().filter(|hook| hook.webhook.purpose == purpose) {
                 if simulated.refused.is_some() {
                     break;
                 }
@@ -71,7 +71,7 @@ impl Hook {
         };
         let is_namespace = event.kind.group.is_empty() && event.kind.kind == "Namespace";
         let objects = || event.object.iter().chain(&event.old_object);
-        let in_namespace = reads(&self.namespace_selector).is_none_or(|selector| {
+        let in_namespace = reads(&self.webhook.namespace_selector).is_none_or(|selector| {
             match event.namespace.as_deref().filter(|namespace| !namespace.is_empty()) {
                 _ if selector.is_everything() => true,
                 _ if is_namespace => {
@@ -87,7 +87,7 @@ impl Hook {
             }
         });
         in_namespace
-            && reads(&self.object_selector).is_none_or(|selector| {
+            && reads(&self.webhook.object_selector).is_none_or(|selector| {
                 objects().any(|object| selector.matches(labels_of(object).as_ref()))
             })
     }
@@ -103,13 +103,13 @@ impl Hook {
             Visibility::Visible => {}
             Visibility::Excluded { .. } => return,
             Visibility::UserUnknown(why) => {
-                if self.failure == FailurePolicy::Fail {
+                if self.webhook.failure == FailurePolicy::Fail {
                     simulated.refused = Some(SimulatedRefusal { rules: Vec::new(), why });
                 }
                 return;
             }
         }
-        if self.purpose == Purpose::Observe {
+        if self.webhook.purpose == Purpose::Observe {
             let validated = self.validate(event, eval_env);
             if let Some(refusal) = validated.response.refusal {
                 let blocking = validated.results.iter().filter(|r| r.is_bad() && r.actions.deny);
@@ -128,7 +128,7 @@ impl Hook {
         }
         let mutated = self.rules().mutate(event, eval_env);
         for outcome in &mutated.outcomes {
-            let refused = refusal(outcome, self.failure);
+            let refused = refusal(outcome, self.webhook.failure);
             let changed = outcome.effects.iter().any(|effect| match effect {
                 Effect::Patch(patch) => patch.before != patch.after,
                 _ => false,

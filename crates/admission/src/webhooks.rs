@@ -16,7 +16,7 @@ use kiln_rules::{
 use kiln_value::{Map, Str, Value, value};
 
 use crate::authors::{AUTHOR_PATH, Authors};
-use crate::hooks::{Hook, Hooks, Purpose};
+use crate::hooks::{Hook, HookCall, Hooks, Purpose};
 use crate::named_resources::resources;
 use crate::settings::Settings;
 
@@ -79,11 +79,12 @@ pub fn configurations(
     ca_bundle: &str,
 ) -> Vec<Value> {
     let of = |purpose: Purpose| -> Vec<Value> {
-        let mut hooks: Vec<&Hook> = hooks.iter().filter(|hook| hook.purpose == purpose).collect();
-        hooks.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut hooks: Vec<&Hook> =
+            hooks.iter().filter(|hook| hook.webhook.purpose == purpose).collect();
+        hooks.sort_by(|a, b| a.webhook.name.cmp(&b.webhook.name));
         // A webhook without rules is never called; kinds that are not served yet make such.
-        let hooks = hooks.into_iter().filter(|hook| !hook.rules.is_empty());
-        hooks.map(|hook| webhook(hook, address, ca_bundle)).collect()
+        let hooks = hooks.into_iter().filter(|hook| !hook.webhook.rules.is_empty());
+        hooks.map(|hook| webhook(&hook.webhook, address, ca_bundle)).collect()
     };
     let policies = vec![policy_webhook(&settings.names, address, ca_bundle)];
     let authors = author_webhook(settings.authors, &settings.names, address, ca_bundle);
@@ -134,24 +135,24 @@ fn configuration(kind: &str, name: &str, webhooks: Vec<Value>, settings: &Settin
     Value::Map(object)
 }
 
-fn webhook(hook: &Hook, address: &Address, ca_bundle: &str) -> Value {
+fn webhook(call: &HookCall, address: &Address, ca_bundle: &str) -> Value {
     let mut webhook = Map::new();
-    webhook.insert("name", hook.name.as_str());
+    webhook.insert("name", call.name.as_str());
     webhook.insert("admissionReviewVersions", value!(["v1"]));
-    webhook.insert("clientConfig", address.client_config(&hook.path, ca_bundle));
-    webhook.insert("failurePolicy", hook.failure.to_string());
-    if !hook.match_conditions.is_empty() {
-        webhook.insert("matchConditions", Value::from_iter(hook.match_conditions.iter().cloned()));
+    webhook.insert("clientConfig", address.client_config(&call.path, ca_bundle));
+    webhook.insert("failurePolicy", call.failure.to_string());
+    if !call.match_conditions.is_empty() {
+        webhook.insert("matchConditions", Value::from_iter(call.match_conditions.iter().cloned()));
     }
-    webhook.insert("matchPolicy", if hook.exact { "Exact" } else { "Equivalent" });
-    webhook.insert("namespaceSelector", hook.namespace_selector.clone());
-    webhook.insert("objectSelector", hook.object_selector.clone());
-    if hook.purpose == Purpose::Mutate {
-        webhook.insert("reinvocationPolicy", if hook.reinvoked { "IfNeeded" } else { "Never" });
+    webhook.insert("matchPolicy", if call.exact { "Exact" } else { "Equivalent" });
+    webhook.insert("namespaceSelector", call.namespace_selector.clone());
+    webhook.insert("objectSelector", call.object_selector.clone());
+    if call.purpose == Purpose::Mutate {
+        webhook.insert("reinvocationPolicy", if call.reinvoked { "IfNeeded" } else { "Never" });
     }
-    webhook.insert("rules", Value::from_iter(hook.rules.iter().cloned()));
+    webhook.insert("rules", Value::from_iter(call.rules.iter().cloned()));
     webhook.insert("sideEffects", "NoneOnDryRun");
-    webhook.insert("timeoutSeconds", u64::from(hook.timeout));
+    webhook.insert("timeoutSeconds", u64::from(call.timeout));
     Value::Map(webhook)
 }
 

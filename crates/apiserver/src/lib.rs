@@ -46,6 +46,6 @@ pub use access::authorization::{Authorization, User};
 pub use object_schemas::ObjectSchemas;
 pub use read::watch::Watch;
 pub use request::media::LONGEST_BODY;
-pub use request::{Request, Response};
+pub use request::{ApiRequest, Response};
 pub use server::{ResponseOrWatch, Server, ServerHost, Settings, WebhookCall};
 pub use storage::Record;

@@ -3,7 +3,7 @@
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kiln_object::{Gvk, Kinds};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_text::Time;
 use kiln_value::{Value, value};
 
@@ -17,8 +17,8 @@ use crate::discovery::openapi;
 use crate::read::watch;
 use crate::read::watch::Watch;
 use crate::request::media;
-use crate::request::paths::{self, Route, Target};
-use crate::request::{Parameters, Request, Response};
+use crate::request::paths::{self, RequestTarget, Route};
+use crate::request::{ApiRequest, Parameters, Response};
 use crate::status::RequestFailure;
 use crate::storage::{Record, Store, TableKey};
 use crate::{controllers, discovery, read, write};
@@ -121,7 +121,7 @@ impl ResponseOrWatch {
 }
 
 /// Everything that changes.
-pub(crate) struct State {
+pub(crate) struct ServerState {
     pub(crate) store: Store,
     pub(crate) kinds: Kinds,
     pub(crate) customs: Customs,
@@ -133,7 +133,7 @@ pub(crate) struct State {
 
 /// An API server.
 pub struct Server {
-    state: RwLock<State>,
+    state: RwLock<ServerState>,
     pub(crate) host: Box<dyn ServerHost>,
     pub(crate) settings: Settings,
     pub(crate) admission: Admission,
@@ -146,11 +146,11 @@ impl std::fmt::Debug for Server {
 }
 
 /// A request that is understood so far.
-pub(crate) struct Call<'r> {
-    pub(crate) request: &'r Request,
+pub(crate) struct ServerCall<'r> {
+    pub(crate) request: &'r ApiRequest,
     pub(crate) parameters: Parameters,
     pub(crate) user: User,
-    pub(crate) target: Target,
+    pub(crate) target: RequestTarget,
     /// What the client is to be warned of.
     pub(crate) warnings: Vec<String>,
 }
@@ -167,11 +167,11 @@ impl Server {
         host: Box<dyn ServerHost>,
         records: Vec<Record>,
     ) -> Self {
-        let state = State {
+        let state = ServerState {
             store: Store::default(),
             kinds: Kinds::builtin(),
             customs: Customs::default(),
-            schema: Schema::builtin(Version::V1_36),
+            schema: Schema::builtin(KubernetesVersion::V1_36),
             served: 1,
         };
         let server =
@@ -187,11 +187,11 @@ impl Server {
         server
     }
 
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, ServerState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, ServerState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -250,7 +250,7 @@ impl Server {
     }
 
     /// An answer to a request.
-    pub fn handle(&self, request: &Request) -> ResponseOrWatch {
+    pub fn handle(&self, request: &ApiRequest) -> ResponseOrWatch {
         match self.answer(request) {
             Ok(answer) => answer,
             Err(failure) => ResponseOrWatch::Response(failure.response()),
@@ -262,13 +262,13 @@ impl Server {
     ///
     /// # Errors
     /// With the refusal, when the client is not authenticated.
-    pub fn wants_body(&self, head: &Request) -> Result<bool, Response> {
+    pub fn wants_body(&self, head: &ApiRequest) -> Result<bool, Response> {
         tokens::authenticate(self, head).map_err(|failure| failure.response())?;
         Ok(!matches!(head.method.as_str(), "GET" | "HEAD") && !tokens::is_stranger(self, head))
     }
 
     /// What is served, in one answer each: for programs in the same process.
-    pub fn call(&self, request: &Request) -> Response {
+    pub fn call(&self, request: &ApiRequest) -> Response {
         match self.handle(request) {
             ResponseOrWatch::Response(response) => response,
             ResponseOrWatch::Watch(_) => {
@@ -277,7 +277,7 @@ impl Server {
         }
     }
 
-    fn answer(&self, request: &Request) -> Result<ResponseOrWatch, RequestFailure> {
+    fn answer(&self, request: &ApiRequest) -> Result<ResponseOrWatch, RequestFailure> {
         let kinds = self.read().kinds.clone();
         let user = tokens::authenticate(self, request)?;
         match paths::route(&request.path, &kinds)? {
@@ -293,7 +293,7 @@ impl Server {
         }
     }
 
-    fn may_see_path(&self, user: &User, request: &Request) -> Result<(), RequestFailure> {
+    fn may_see_path(&self, user: &User, request: &ApiRequest) -> Result<(), RequestFailure> {
         let verb = request.method.to_lowercase();
         if authorization::may_see(self, user, &verb, &request.path) {
             return Ok(());
@@ -303,7 +303,7 @@ impl Server {
         Err(RequestFailure::new(403, "Forbidden", message).with_details(value!({})))
     }
 
-    fn other(&self, request: &Request, parts: &[String]) -> Result<Response, RequestFailure> {
+    fn other(&self, request: &ApiRequest, parts: &[String]) -> Result<Response, RequestFailure> {
         if !matches!(request.method.as_str(), "GET" | "HEAD") {
             return Err(RequestFailure::method());
         }
@@ -320,9 +320,9 @@ impl Server {
 
     fn resource(
         &self,
-        request: &Request,
+        request: &ApiRequest,
         user: User,
-        target: Target,
+        target: RequestTarget,
     ) -> Result<ResponseOrWatch, RequestFailure> {
         let parameters = request.parameters();
         let is_watch = target.watch || parameters.is_on("watch");
@@ -348,7 +348,7 @@ impl Server {
             return Err(RequestFailure::method());
         }
         authorization::authorize(self, &user, verb, &target)?;
-        let mut call = Call { request, parameters, user, target, warnings: Vec::new() };
+        let mut call = ServerCall { request, parameters, user, target, warnings: Vec::new() };
         warn_of_deprecation(self, &mut call);
         let answer = match verb {
             "watch" => {
@@ -414,7 +414,7 @@ fn warnings(all: &[String]) -> Vec<String> {
     .collect()
 }
 
-fn warn_of_deprecation(server: &Server, call: &mut Call<'_>) {
+fn warn_of_deprecation(server: &Server, call: &mut ServerCall<'_>) {
     let gvk = call.target.kind.gvk();
     let text = match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Endpoints") => Some(
@@ -427,7 +427,7 @@ fn warn_of_deprecation(server: &Server, call: &mut Call<'_>) {
     call.warnings.extend(text);
 }
 
-fn health(request: &Request, parts: &[&str]) -> Response {
+fn health(request: &ApiRequest, parts: &[&str]) -> Response {
     if parts.len() == 1 && request.parameters().get("verbose").is_some() {
         let text = format!("[+]ping ok\n[+]storage ok\n{} check passed\n", parts[0]);
         return Response::text(200, &text);
@@ -435,7 +435,7 @@ fn health(request: &Request, parts: &[&str]) -> Response {
     Response::text(200, "ok")
 }
 
-impl State {
+impl ServerState {
     /// Takes a definition of a custom kind into account, if its names are not those of others.
     pub(crate) fn define(&mut self, definition: &Value) {
         let Some(definition) = names::served(&self.kinds, definition) else { return };
@@ -487,7 +487,7 @@ impl State {
         }
     }
 
-    pub(crate) fn key(target: &Target) -> TableKey {
+    pub(crate) fn key(target: &RequestTarget) -> TableKey {
         TableKey::new(target.kind.group(), target.kind.plural())
     }
 

@@ -44,8 +44,8 @@ pub use host::{
 pub use library::PolicyScope;
 pub use library::authz::{Asker, AuthzAnswer};
 pub use span::Span;
-pub use syntax::{Token, lex};
+pub use syntax::{CelToken, lex};
 pub use types::Type;
 pub use uses::VariableUse;
-pub use value::{List, Map, MapKey, Message, Nested, Opaque, Timestamp, ToJsonError, Val};
+pub use value::{CelList, Map, MapKey, Message, Nested, Opaque, Timestamp, ToJsonError, Val};
 pub use written::WrittenValue;

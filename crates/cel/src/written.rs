@@ -94,7 +94,7 @@ fn value(ast: &Ast, id: ExprId) -> WrittenValue {
             WrittenValue::Map { name: None, open: entries.len() < written.len(), entries }
         }
         ExprKind::Struct { name, fields } => {
-            let field = |field: &crate::syntax::ast::Field| {
+            let field = |field: &crate::syntax::ast::MessageField| {
                 (field.name.clone(), field.span, value(ast, field.value))
             };
             let entries = fields.iter().map(field).collect();

@@ -42,7 +42,7 @@ const SPREADING: i64 = HOUR;
 
 /// Whom the certificates stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Names {
+pub struct CertificateNames {
     /// The Service that API servers call.
     pub service: Str,
     /// Its namespace, which also holds the Secrets.
@@ -120,10 +120,14 @@ pub enum CertificateError {
     },
 }
 
-impl Names {
+impl CertificateNames {
     /// The names of Kyverno's Service in a namespace.
     pub fn usual(namespace: &str) -> Self {
-        Names { service: "kyverno-svc".into(), namespace: namespace.into(), others: Vec::new() }
+        CertificateNames {
+            service: "kyverno-svc".into(),
+            namespace: namespace.into(),
+            others: Vec::new(),
+        }
     }
 
     /// The name that API servers call when they reach webhooks through the Service.
@@ -133,7 +137,7 @@ impl Names {
 
     /// All names and addresses.
     pub fn all(&self) -> Vec<String> {
-        let Names { service, namespace, others } = self;
+        let CertificateNames { service, namespace, others } = self;
         let mut names =
             vec![self.of_service(), format!("{service}.{namespace}"), service.to_string()];
         names.extend(others.iter().cloned());
@@ -191,7 +195,11 @@ impl Certificates {
     ///
     /// # Errors
     /// When the machine cannot make keys, or the user's own certificate is not good.
-    pub fn ensure(stored: &Stored, names: &Names, now: i64) -> Result<Self, CertificateError> {
+    pub fn ensure(
+        stored: &Stored,
+        names: &CertificateNames,
+        now: i64,
+    ) -> Result<Self, CertificateError> {
         Self::ensure_called(stored, names, &names.of_service(), now)
     }
 
@@ -202,7 +210,7 @@ impl Certificates {
     /// When the machine cannot make keys, or the user's own certificate is not good.
     pub fn ensure_called(
         stored: &Stored,
-        names: &Names,
+        names: &CertificateNames,
         called: &str,
         now: i64,
     ) -> Result<Self, CertificateError> {
@@ -294,7 +302,7 @@ impl Certificates {
     fn given(
         authority: &Pair,
         serving: Option<&Pair>,
-        names: &Names,
+        names: &CertificateNames,
         called: &str,
         now: i64,
     ) -> Result<Self, CertificateError> {
@@ -349,7 +357,7 @@ impl Certificates {
     }
 
     /// The Secrets to store.
-    pub fn secrets(&self, names: &Names) -> [Value; 2] {
+    pub fn secrets(&self, names: &CertificateNames) -> [Value; 2] {
         let secret = |name: String, pair: &Pair| {
             let mut data = Map::new();
             data.insert("tls.crt", STANDARD.encode(&pair.certificates));
@@ -400,7 +408,11 @@ fn authority(now: i64) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-fn serving_params(names: &Names, now: i64, end: i64) -> Result<CertificateParams, rcgen::Error> {
+fn serving_params(
+    names: &CertificateNames,
+    now: i64,
+    end: i64,
+) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names.all())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, names.of_service());

@@ -4,8 +4,11 @@ use super::*;
 
 const NOW: i64 = 1_800_000_000;
 
-fn names() -> Names {
-    Names { others: vec!["127.0.0.1".into(), "localhost".into()], ..Names::usual("kyverno") }
+fn names() -> CertificateNames {
+    CertificateNames {
+        others: vec!["127.0.0.1".into(), "localhost".into()],
+        ..CertificateNames::usual("kyverno")
+    }
 }
 
 fn ensure(stored: &Stored, now: i64) -> Certificates {
@@ -124,11 +127,11 @@ fn certificates_of_ones_own_are_served_as_they_are() {
         assert!(!kept.changed, "{key}");
         assert_eq!(kept.serving, made.serving);
         assert_eq!(kept.ca_bundle(), made.ca_bundle());
-        let refusal = |stored: &Stored, names: &Names, now| {
+        let refusal = |stored: &Stored, names: &CertificateNames, now| {
             Certificates::ensure(stored, names, now).unwrap_err().to_string()
         };
         assert!(refusal(&stored, &names(), NOW + SERVING_LIFE).contains("has expired"));
-        let elsewhere = Names::usual("elsewhere");
+        let elsewhere = CertificateNames::usual("elsewhere");
         assert!(refusal(&stored, &elsewhere, NOW).contains("other names"));
         let alone = Stored::read(Some(&secret), None);
         let told = refusal(&alone, &names(), NOW);

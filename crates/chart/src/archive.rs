@@ -8,7 +8,7 @@ use flate2::read::MultiGzDecoder;
 
 use crate::error::{ChartError, Result};
 use crate::files::{ChartFile, FileBudget, MemoryFiles};
-use crate::options::Limits;
+use crate::options::ChartLimits;
 
 const BLOCK: usize = 512;
 
@@ -16,7 +16,7 @@ const BLOCK: usize = 512;
 ///
 /// # Errors
 /// When it is not a package, is too large, or has links or paths that lead out.
-pub fn unpack(package: &[u8], limits: &Limits) -> Result<MemoryFiles> {
+pub fn unpack(package: &[u8], limits: &ChartLimits) -> Result<MemoryFiles> {
     let files = read_package(package, &mut FileBudget::new(limits))?;
     Ok(MemoryFiles::new(files.into_iter().map(|file| (file.name, file.data.to_vec()))))
 }

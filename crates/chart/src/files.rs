@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::error::{ChartError, Result};
-use crate::ignore::Rules;
-use crate::options::Limits;
+use crate::ignore::IgnoreRules;
+use crate::options::ChartLimits;
 
 /// What is in a directory of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +50,11 @@ impl ChartFile {
 pub(crate) struct FileBudget {
     pub(crate) files: usize,
     pub(crate) bytes: usize,
-    pub(crate) limits: Limits,
+    pub(crate) limits: ChartLimits,
 }
 
 impl FileBudget {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &ChartLimits) -> Self {
         FileBudget { files: limits.files, bytes: limits.chart_bytes, limits: *limits }
     }
 
@@ -85,7 +85,7 @@ pub(crate) fn read_directory(
 ) -> Result<Vec<ChartFile>> {
     let failed = |message: String| ChartError::new(message);
     let top = files.list("").map_err(failed)?;
-    let mut rules = Rules::default();
+    let mut rules = IgnoreRules::default();
     if top.iter().any(|entry| entry.name == ".helmignore" && !entry.is_directory) {
         let text = files.read(".helmignore", budget.next()).map_err(failed)?;
         rules.parse(&text)?;

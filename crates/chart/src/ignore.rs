@@ -4,10 +4,10 @@ use crate::error::{ChartError, Result};
 
 /// The rules of a `.helmignore`, in their order.
 #[derive(Debug, Default)]
-pub(crate) struct Rules(Vec<Rule>);
+pub(crate) struct IgnoreRules(Vec<IgnoreRule>);
 
 #[derive(Debug)]
-struct Rule {
+struct IgnoreRule {
     pattern: Vec<char>,
     negated: bool,
     directories_only: bool,
@@ -15,7 +15,7 @@ struct Rule {
     whole_path: bool,
 }
 
-impl Rules {
+impl IgnoreRules {
     pub(crate) fn parse(&mut self, text: &[u8]) -> Result<()> {
         let text = String::from_utf8_lossy(text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text));
         text.lines().try_for_each(|line| self.add(line))
@@ -46,7 +46,7 @@ impl Rules {
         let whole_path = line.contains('/');
         let line = line.strip_prefix('/').unwrap_or(line);
         let pattern = line.chars().collect();
-        self.0.push(Rule { pattern, negated, directories_only, whole_path });
+        self.0.push(IgnoreRule { pattern, negated, directories_only, whole_path });
         Ok(())
     }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn ignored(rules: &str, path: &str, is_directory: bool) -> bool {
-        let mut all = Rules::default();
+        let mut all = IgnoreRules::default();
         all.parse(rules.as_bytes()).unwrap();
         all.add_defaults();
         all.ignores(path, is_directory)
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn what_is_not_a_pattern_is_refused() {
         for rules in ["a/**", "[a", "a\\", "[]"] {
-            assert!(Rules::default().parse(rules.as_bytes()).is_err(), "{rules}");
+            assert!(IgnoreRules::default().parse(rules.as_bytes()).is_err(), "{rules}");
         }
     }
 }

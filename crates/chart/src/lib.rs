@@ -1,8 +1,8 @@
 //! Helm charts, rendered in the process: what `helm template` prints, as a pure function of the files of a chart, values
-//! and [`Options`].
+//! and [`ChartOptions`].
 //!
 //! Nothing is fetched, run or looked up: files come through [`ChartFiles`], objects through [`Lookup`], time and chance
-//! through [`AmbientSources`]. What a chart may cost is bounded by [`Limits`].
+//! through [`AmbientSources`]. What a chart may cost is bounded by [`ChartLimits`].
 //!
 //! | module | holds |
 //! |---|---|
@@ -19,13 +19,13 @@
 //! | [`repository`] | what repositories and registries answer |
 //!
 //! ```
-//! use kiln_chart::{Chart, MemoryFiles, Options, render};
+//! use kiln_chart::{Chart, MemoryFiles, ChartOptions, render};
 //! let files = MemoryFiles::new([
 //!     ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
 //!     ("values.yaml", "greeting: hello\n"),
 //!     ("templates/config.yaml", "kind: ConfigMap\ndata: {text: {{ .Values.greeting | quote }}}\n"),
 //! ]);
-//! let options = Options::default();
+//! let options = ChartOptions::default();
 //! let chart = Chart::load(&files, &options).unwrap();
 //! let rendered = render(chart, &Default::default(), &options).unwrap();
 //! let wanted = "---\n# Source: web/templates/config.yaml\nkind: ConfigMap\ndata: {text: \"hello\"}\n";
@@ -57,7 +57,7 @@ pub use kiln_gotemplate::{AmbientSources, Lookup, NoAmbientSources, NoLookup};
 pub use load::Chart;
 pub use manifest::{Manifest, Rendered};
 pub use metadata::{Dependency, Metadata};
-pub use options::{HelmVersion, Limits, Options, Release};
+pub use options::{ChartLimits, ChartOptions, HelmVersion, Release};
 pub use render::{release_name, render, render_templates, render_with};
 pub use schema::schema_violations;
 pub use seed::SeededSources;

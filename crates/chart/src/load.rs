@@ -11,7 +11,7 @@ use crate::archive::read_package;
 use crate::error::{ChartError, Result};
 use crate::files::{ChartFile, ChartFiles, FileBudget, read_directory};
 use crate::metadata::Metadata;
-use crate::options::{HelmVersion, Options};
+use crate::options::{ChartOptions, HelmVersion};
 use crate::values::read_values;
 
 /// A chart with its subcharts.
@@ -31,7 +31,7 @@ impl Chart {
     ///
     /// # Errors
     /// When it is not a chart, or too large.
-    pub fn load(files: &dyn ChartFiles, options: &Options) -> Result<Chart> {
+    pub fn load(files: &dyn ChartFiles, options: &ChartOptions) -> Result<Chart> {
         let mut budget = FileBudget::new(&options.limits);
         let files = read_directory(files, &mut budget)?;
         Loading { budget, helm: options.helm, at: String::new() }.chart(files, 0)
@@ -41,7 +41,7 @@ impl Chart {
     ///
     /// # Errors
     /// Likewise.
-    pub fn load_package(package: &[u8], options: &Options) -> Result<Chart> {
+    pub fn load_package(package: &[u8], options: &ChartOptions) -> Result<Chart> {
         let mut budget = FileBudget::new(&options.limits);
         let files = read_package(package, &mut budget)?;
         Loading { budget, helm: options.helm, at: String::new() }.chart(files, 0)

@@ -5,7 +5,7 @@ use kiln_yaml::ReadOptions;
 
 use crate::error::{ChartError, Result};
 use crate::metadata::{json_kind, scalar_text};
-use crate::options::{HelmVersion, Options};
+use crate::options::{ChartOptions, HelmVersion};
 
 /// What a chart renders.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +63,7 @@ impl Manifest {
 }
 
 /// Sorts rendered files, given by their paths in order, into manifests and hooks.
-pub(crate) fn sort(files: &[(String, String)], options: &Options) -> Result<Rendered> {
+pub(crate) fn sort(files: &[(String, String)], options: &ChartOptions) -> Result<Rendered> {
     let mut rendered = Rendered::default();
     for (path, text) in files {
         let name = path.rsplit('/').next().unwrap_or(path);

@@ -58,7 +58,7 @@ pub struct Dependency {
 impl Metadata {
     /// Takes over what a document says, over what is known.
     pub(crate) fn read(&mut self, document: &Value) -> Result<()> {
-        let fields = Fields::of(document, "Metadata")?;
+        let fields = MetadataFields::of(document, "Metadata")?;
         let Some(fields) = fields else { return Ok(()) };
         fields.text("apiVersion", &mut self.api_version)?;
         fields.text("name", &mut self.name)?;
@@ -92,7 +92,7 @@ impl Metadata {
                     return Err(ChartError::new(message));
                 }
                 let mut maintainer = <[String; 3]>::default();
-                if let Some(fields) = Fields::of(value, "Maintainer")? {
+                if let Some(fields) = MetadataFields::of(value, "Maintainer")? {
                     for (name, text) in ["name", "email", "url"].into_iter().zip(&mut maintainer) {
                         fields.text(name, text)?;
                     }
@@ -172,7 +172,7 @@ impl Dependency {
                 "validation: dependencies must not contain empty or null nodes",
             ));
         }
-        let Some(fields) = Fields::of(value, "Dependency")? else { return Ok(dependency) };
+        let Some(fields) = MetadataFields::of(value, "Dependency")? else { return Ok(dependency) };
         fields.text("name", &mut dependency.name)?;
         fields.text("version", &mut dependency.version)?;
         fields.text("repository", &mut dependency.repository)?;
@@ -201,16 +201,16 @@ impl Dependency {
 }
 
 /// The fields of a struct in YAML.
-struct Fields<'v> {
+struct MetadataFields<'v> {
     map: &'v Map,
     of: &'static str,
 }
 
-impl<'v> Fields<'v> {
+impl<'v> MetadataFields<'v> {
     fn of(value: &'v Value, of: &'static str) -> Result<Option<Self>> {
         match value {
             Value::Null => Ok(None),
-            Value::Map(map) => Ok(Some(Fields { map, of })),
+            Value::Map(map) => Ok(Some(MetadataFields { map, of })),
             other => Err(ChartError::new(format!(
                 "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type chart.{of}",
                 json_kind(other)

@@ -4,7 +4,7 @@ use crate::capabilities::KubeVersion;
 
 /// How a chart is rendered.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ChartOptions {
     /// What differs between the versions of Helm.
     pub helm: HelmVersion,
     /// What `.Release` says.
@@ -18,12 +18,12 @@ pub struct Options {
     /// `--skip-schema-validation`
     pub skip_schema: bool,
     /// How much a chart may cost.
-    pub limits: Limits,
+    pub limits: ChartLimits,
 }
 
-impl Default for Options {
+impl Default for ChartOptions {
     fn default() -> Self {
-        Options {
+        ChartOptions {
             helm: HelmVersion::V3,
             release: Release::default(),
             kube_version: KubeVersion::default(),
@@ -32,7 +32,7 @@ impl Default for Options {
             skip_tests: false,
             no_hooks: false,
             skip_schema: false,
-            limits: Limits::default(),
+            limits: ChartLimits::default(),
         }
     }
 }
@@ -99,7 +99,7 @@ impl HelmVersion {
 
 /// How much a chart may cost. Whatever goes beyond is an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ChartLimits {
     /// Files of a chart with all its subcharts.
     pub files: usize,
     /// Bytes of one file; Helm allows as many.
@@ -118,9 +118,9 @@ pub struct Limits {
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for ChartLimits {
     fn default() -> Self {
-        Limits {
+        ChartLimits {
             files: 20_000,
             file_bytes: 5 << 20,
             chart_bytes: 100 << 20,

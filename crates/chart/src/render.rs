@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kiln_diagnostic::{Diagnostic, SourceLocation};
 use kiln_gotemplate::{
     AmbientSources, Data, ErrorKind, FunctionSet, Lookup, MissingKey, NoAmbientSources, NoLookup,
-    Numbers, Options as TemplateOptions, RecordType, TemplateSet, ValuesType,
+    Numbers, RecordType, TemplateOptions, TemplateSet, ValuesType,
 };
 use kiln_value::{Map, Value};
 
@@ -16,7 +16,7 @@ use crate::files::ChartFile;
 use crate::load::{Chart, source};
 use crate::manifest::{self, Manifest, Rendered};
 use crate::metadata::Metadata;
-use crate::options::{Options, Release};
+use crate::options::{ChartOptions, Release};
 use crate::schema;
 use crate::values::{Merger, Nulls};
 
@@ -26,7 +26,7 @@ const NOTES: &str = "NOTES.txt";
 ///
 /// # Errors
 /// When dependencies are missing, values do not fit their schema, a template fails, or the budget is used up.
-pub fn render(chart: Chart, values: &Map, options: &Options) -> Result<Rendered> {
+pub fn render(chart: Chart, values: &Map, options: &ChartOptions) -> Result<Rendered> {
     render_with(chart, values, options, &NoAmbientSources, &NoLookup)
 }
 
@@ -37,7 +37,7 @@ pub fn render(chart: Chart, values: &Map, options: &Options) -> Result<Rendered>
 pub fn render_with(
     mut chart: Chart,
     values: &Map,
-    options: &Options,
+    options: &ChartOptions,
     sources: &dyn AmbientSources,
     lookup: &dyn Lookup,
 ) -> Result<Rendered> {
@@ -59,7 +59,7 @@ pub fn render_with(
 pub fn render_templates(
     mut chart: Chart,
     values: &Map,
-    options: &Options,
+    options: &ChartOptions,
 ) -> Result<BTreeMap<String, String>> {
     rendered_files(&mut chart, values, options, &NoAmbientSources, &NoLookup)
         .map(|(files, _)| files)
@@ -69,7 +69,7 @@ pub fn render_templates(
 fn rendered_files(
     chart: &mut Chart,
     values: &Map,
-    options: &Options,
+    options: &ChartOptions,
     sources: &dyn AmbientSources,
     lookup: &dyn Lookup,
 ) -> Result<(BTreeMap<String, String>, Vec<String>)> {
@@ -107,7 +107,7 @@ fn rendered_files(
 /// When it is not a template, or asks for what is not there.
 pub fn release_name(template: &str) -> Result<String> {
     let options = TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
-    let environment = kiln_gotemplate::Environment::default();
+    let environment = kiln_gotemplate::TemplateEnvironment::default();
     kiln_gotemplate::Template::parse("name-template", template, &options)
         .and_then(|parsed| parsed.render(&Value::Null, &environment))
         .map_err(|error| {
@@ -165,7 +165,7 @@ struct Renderable<'c> {
 }
 
 struct Rendering<'r> {
-    options: &'r Options,
+    options: &'r ChartOptions,
     sources: &'r dyn AmbientSources,
     lookup: &'r dyn Lookup,
 }
@@ -179,12 +179,12 @@ impl Rendering<'_> {
         let depth = |path: &str| path.matches('/').count();
         templates.sort_by(|a, b| (depth(&b.path), &b.path).cmp(&(depth(&a.path), &a.path)));
         let limits = &self.options.limits;
-        let limits = kiln_gotemplate::Limits {
+        let limits = kiln_gotemplate::TemplateLimits {
             source: limits.template_bytes,
             depth: limits.depth,
             steps: limits.steps,
             bytes: limits.bytes,
-            ..kiln_gotemplate::Limits::default()
+            ..kiln_gotemplate::TemplateLimits::default()
         };
         let functions =
             if self.options.helm.is_4 { FunctionSet::Helm4 } else { FunctionSet::Helm3 };

@@ -82,15 +82,15 @@ fn check(chart: &Chart, values: &Map, problems: &mut String) -> Result<()> {
 
 /// What a value does not meet, and why.
 #[derive(Debug)]
-struct Failure {
+struct SchemaFailure {
     at: String,
     message: String,
-    causes: Vec<Failure>,
+    causes: Vec<SchemaFailure>,
     /// Whether it only groups its causes, which a reference with one of them need not show.
     is_reference: bool,
 }
 
-impl Failure {
+impl SchemaFailure {
     fn print(&self, depth: usize, out: &mut String) {
         let shown = !(self.is_reference && self.causes.len() == 1);
         if shown {
@@ -119,7 +119,7 @@ impl<'s> Checker<'s> {
         Checker { root, reference_alone, steps: STEPS, refused: None }
     }
 
-    fn refuse(&mut self, message: String) -> Option<Failure> {
+    fn refuse(&mut self, message: String) -> Option<SchemaFailure> {
         self.refused.get_or_insert(message);
         None
     }
@@ -130,7 +130,7 @@ impl<'s> Checker<'s> {
         value: &Value,
         at: &str,
         depth: usize,
-    ) -> Option<Failure> {
+    ) -> Option<SchemaFailure> {
         if self.refused.is_some() {
             return None;
         }
@@ -198,7 +198,7 @@ impl<'s> Checker<'s> {
         value: &Value,
         at: &str,
         depth: usize,
-    ) -> Option<Failure> {
+    ) -> Option<SchemaFailure> {
         let Some(pointer) = reference.strip_prefix('#') else {
             // Another document: it is not fetched.
             return None;
@@ -208,7 +208,7 @@ impl<'s> Checker<'s> {
         };
         let cause = self.schema(target, value, at, depth + 1)?;
         let message = "validation failed".to_owned();
-        Some(Failure { at: at.to_owned(), message, causes: vec![cause], is_reference: true })
+        Some(SchemaFailure { at: at.to_owned(), message, causes: vec![cause], is_reference: true })
     }
 
     fn target(&self, pointer: &str) -> Option<&'s Value> {
@@ -230,7 +230,7 @@ impl<'s> Checker<'s> {
         map: &Map,
         at: &str,
         depth: usize,
-        failures: &mut Vec<Failure>,
+        failures: &mut Vec<SchemaFailure>,
     ) {
         bounds(keywords, ["minProperties", "maxProperties"], map.len(), at, failures);
         let missing = |names: &Value| -> Vec<String> {
@@ -297,7 +297,7 @@ impl<'s> Checker<'s> {
             for name in map.keys() {
                 if let Some(failed) = self.schema(schema, &Value::from(name), at, depth + 1) {
                     let message = format!("invalid propertyName {}", quoted(name));
-                    failures.push(Failure { causes: vec![failed], ..failure(at, &message) });
+                    failures.push(SchemaFailure { causes: vec![failed], ..failure(at, &message) });
                 }
             }
         }
@@ -326,7 +326,7 @@ impl<'s> Checker<'s> {
         list: &[Value],
         at: &str,
         depth: usize,
-        failures: &mut Vec<Failure>,
+        failures: &mut Vec<SchemaFailure>,
     ) {
         bounds(keywords, ["minItems", "maxItems"], list.len(), at, failures);
         if let Some(Value::Bool(true)) = keywords.get("uniqueItems") {
@@ -378,7 +378,7 @@ impl<'s> Checker<'s> {
         }
     }
 
-    fn text(&mut self, keywords: &Map, text: &str, at: &str, failures: &mut Vec<Failure>) {
+    fn text(&mut self, keywords: &Map, text: &str, at: &str, failures: &mut Vec<SchemaFailure>) {
         bounds(keywords, ["minLength", "maxLength"], text.chars().count(), at, failures);
         if let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) {
             match Regex::new(pattern) {
@@ -401,7 +401,7 @@ impl<'s> Checker<'s> {
         value: &Value,
         at: &str,
         depth: usize,
-        failures: &mut Vec<Failure>,
+        failures: &mut Vec<SchemaFailure>,
     ) {
         if let Some(schema) = keywords.get("not")
             && self.schema(schema, value, at, depth + 1).is_none()
@@ -413,17 +413,17 @@ impl<'s> Checker<'s> {
             _ => None,
         };
         if let Some(all) = of("allOf") {
-            let causes: Vec<Failure> =
+            let causes: Vec<SchemaFailure> =
                 all.iter().filter_map(|schema| self.schema(schema, value, at, depth + 1)).collect();
             if !causes.is_empty() {
-                failures.push(Failure { causes, ..failure(at, "'allOf' failed") });
+                failures.push(SchemaFailure { causes, ..failure(at, "'allOf' failed") });
             }
         }
         if let Some(any) = of("anyOf") {
-            let causes: Vec<Failure> =
+            let causes: Vec<SchemaFailure> =
                 any.iter().map_while(|schema| self.schema(schema, value, at, depth + 1)).collect();
             if causes.len() == any.len() {
-                failures.push(Failure { causes, ..failure(at, "'anyOf' failed") });
+                failures.push(SchemaFailure { causes, ..failure(at, "'anyOf' failed") });
             }
         }
         if let Some(one) = of("oneOf") {
@@ -436,8 +436,10 @@ impl<'s> Checker<'s> {
             }
             match matched.as_slice() {
                 [] => {
-                    failures
-                        .push(Failure { causes, ..failure(at, "'oneOf' failed, none matched") });
+                    failures.push(SchemaFailure {
+                        causes,
+                        ..failure(at, "'oneOf' failed, none matched")
+                    });
                 }
                 [_] => {}
                 [first, second, ..] => {
@@ -456,15 +458,15 @@ impl<'s> Checker<'s> {
     }
 }
 
-fn failure(at: &str, message: &str) -> Failure {
+fn failure(at: &str, message: &str) -> SchemaFailure {
     let (at, message) = (at.to_owned(), message.to_owned());
-    Failure { at, message, causes: Vec::new(), is_reference: false }
+    SchemaFailure { at, message, causes: Vec::new(), is_reference: false }
 }
 
-fn grouped(at: &str, mut failures: Vec<Failure>) -> Option<Failure> {
+fn grouped(at: &str, mut failures: Vec<SchemaFailure>) -> Option<SchemaFailure> {
     match failures.len() {
         0 | 1 => failures.pop(),
-        _ => Some(Failure { causes: failures, ..failure(at, "validation failed") }),
+        _ => Some(SchemaFailure { causes: failures, ..failure(at, "validation failed") }),
     }
 }
 
@@ -494,7 +496,13 @@ fn wrong_type(keywords: &Map, value: &Value) -> Option<String> {
     Some(format!("got {found}, want {}", names.join(" or ")))
 }
 
-fn bounds(keywords: &Map, names: [&str; 2], found: usize, at: &str, failures: &mut Vec<Failure>) {
+fn bounds(
+    keywords: &Map,
+    names: [&str; 2],
+    found: usize,
+    at: &str,
+    failures: &mut Vec<SchemaFailure>,
+) {
     for (name, is_least) in names.into_iter().zip([true, false]) {
         let Some(bound) = keywords.get(name).and_then(Value::as_f64) else { continue };
         let found_number = found as f64;
@@ -504,7 +512,7 @@ fn bounds(keywords: &Map, names: [&str; 2], found: usize, at: &str, failures: &m
     }
 }
 
-fn number_checks(keywords: &Map, number: Number, at: &str, failures: &mut Vec<Failure>) {
+fn number_checks(keywords: &Map, number: Number, at: &str, failures: &mut Vec<SchemaFailure>) {
     let found = number.as_f64();
     let bound = |name: &str| keywords.get(name).and_then(Value::as_f64);
     // In draft 4 these were truths beside the bounds.

@@ -82,7 +82,7 @@ pub enum Todo {
 
 /// What came of a request.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum CleanupReply {
     /// A page of a list.
     Listed(Listing),
     /// It is done.
@@ -154,14 +154,14 @@ pub struct RunReport {
 /// Runs policies. It has no clock and calls no server: a host tells the time in milliseconds since 1970, and answers.
 #[derive(Debug, Default)]
 pub struct Cleaner {
-    entries: BTreeMap<ObjectId, Entry>,
+    entries: BTreeMap<ObjectId, CleanerEntry>,
     tickets: HashMap<u64, Ticket>,
     last_ticket: u64,
     events: Vec<CleanupEvent>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct CleanerEntry {
     policy: CleanupPolicy,
     /// When it last ran, in seconds; the status may be behind.
     last_run: Option<i64>,
@@ -230,10 +230,10 @@ impl CleanupPolicy {
     }
 }
 
-impl Entry {
+impl CleanerEntry {
     fn new(policy: CleanupPolicy) -> Self {
         let last_run = policy.last_run;
-        Entry { policy, last_run, report: None, run: None, written: None, write_again: 0 }
+        CleanerEntry { policy, last_run, report: None, run: None, written: None, write_again: 0 }
     }
 
     /// When the next run begins, in milliseconds; none if the schedule has no time.
@@ -260,14 +260,14 @@ impl Cleaner {
         for policy in policies {
             let entry = match before.remove(&policy.object) {
                 Some(known) if known.policy.life() == policy.life() => {
-                    Entry { last_run: known.last_run.max(policy.last_run), policy, ..known }
+                    CleanerEntry { last_run: known.last_run.max(policy.last_run), policy, ..known }
                 }
                 // The same object with other rules: it ran when it ran.
                 Some(known) if known.policy.uid == policy.uid => {
                     let last_run = known.last_run.max(policy.last_run);
-                    Entry { last_run, ..Entry::new(policy) }
+                    CleanerEntry { last_run, ..CleanerEntry::new(policy) }
                 }
-                _ => Entry::new(policy),
+                _ => CleanerEntry::new(policy),
             };
             self.entries.insert(entry.policy.object.clone(), entry);
         }
@@ -287,7 +287,7 @@ impl Cleaner {
     pub fn answer(
         &mut self,
         ticket: u64,
-        answer: Result<Answer, ApiError>,
+        answer: Result<CleanupReply, ApiError>,
         judge: &dyn Judge,
         now: u64,
     ) {
@@ -298,8 +298,12 @@ impl Cleaner {
                 deleted(entry, doomed, answer, &policy, &mut self.events);
             }
             (Asked::List, Some(entry)) => match answer {
-                Ok(Answer::Listed(listing)) => listed(entry, listing, judge, &mut self.events),
-                Ok(Answer::Done) => listed(entry, Listing::default(), judge, &mut self.events),
+                Ok(CleanupReply::Listed(listing)) => {
+                    listed(entry, listing, judge, &mut self.events);
+                }
+                Ok(CleanupReply::Done) => {
+                    listed(entry, Listing::default(), judge, &mut self.events);
+                }
                 Err(error) => not_listed(entry, &error, now, &mut self.events),
             },
             (Asked::Status, Some(entry)) => {
@@ -319,7 +323,7 @@ impl Cleaner {
 
     /// When to poll again, if no answer comes before; none when there is nothing to wait for.
     pub fn next_time(&self) -> Option<u64> {
-        let of_entry = |entry: &Entry| match &entry.run {
+        let of_entry = |entry: &CleanerEntry| match &entry.run {
             None => {
                 let owes_status = entry.written.is_none() && entry.write_again > 0;
                 let write = owes_status.then_some(entry.write_again);
@@ -333,7 +337,7 @@ impl Cleaner {
 
     /// When a policy runs next, in milliseconds; none if it never does, or there is no such policy.
     pub fn next_run(&self, policy: &ObjectId) -> Option<u64> {
-        self.entries.get(policy).and_then(Entry::next)
+        self.entries.get(policy).and_then(CleanerEntry::next)
     }
 
     /// Whether nothing is under way.
@@ -344,7 +348,7 @@ impl Cleaner {
     /// Begins what is due of one policy, and goes on with its run.
     fn step(&mut self, name: &ObjectId, now: u64, requests: &mut Vec<CleanupRequest>) {
         let Some(entry) = self.entries.get_mut(name) else { return };
-        let mut ask = |entry: &Entry, what: Asked, todo: Todo| {
+        let mut ask = |entry: &CleanerEntry, what: Asked, todo: Todo| {
             self.last_ticket += 1;
             let (ticket, life) = (self.last_ticket, entry.policy.life());
             self.tickets.insert(ticket, Ticket { policy: name.clone(), life, what });
@@ -406,7 +410,12 @@ impl Cleaner {
 }
 
 /// Judges a page of objects.
-fn listed(entry: &mut Entry, listing: Listing, judge: &dyn Judge, events: &mut Vec<CleanupEvent>) {
+fn listed(
+    entry: &mut CleanerEntry,
+    listing: Listing,
+    judge: &dyn Judge,
+    events: &mut Vec<CleanupEvent>,
+) {
     let Some(run) = &mut entry.run else { return };
     for object in &listing.objects {
         run.report.seen += 1;
@@ -435,7 +444,12 @@ fn listed(entry: &mut Entry, listing: Listing, judge: &dyn Judge, events: &mut V
 }
 
 /// A page could not be had: it is tried again, or the kind is left out of this run.
-fn not_listed(entry: &mut Entry, error: &ApiError, now: u64, events: &mut Vec<CleanupEvent>) {
+fn not_listed(
+    entry: &mut CleanerEntry,
+    error: &ApiError,
+    now: u64,
+    events: &mut Vec<CleanupEvent>,
+) {
     let Some(run) = &mut entry.run else { return };
     let (resume, tries) = match &run.page {
         Page::Asked { resume, tries } => (resume.clone(), *tries),
@@ -458,9 +472,9 @@ fn not_listed(entry: &mut Entry, error: &ApiError, now: u64, events: &mut Vec<Cl
 
 /// What came of a deletion. A policy that is gone or changed meanwhile still tells what it deleted.
 fn deleted(
-    entry: Option<&mut Entry>,
+    entry: Option<&mut CleanerEntry>,
     Doomed { target: object, warning, .. }: Doomed,
-    answer: Result<Answer, ApiError>,
+    answer: Result<CleanupReply, ApiError>,
     policy: &ObjectId,
     events: &mut Vec<CleanupEvent>,
 ) {

@@ -19,7 +19,8 @@ mod targets;
 mod ttl;
 
 pub use cleaner::{
-    Answer, Cleaner, CleanupEvent, CleanupPolicy, CleanupRequest, Judge, Judgement, RunReport, Todo,
+    Cleaner, CleanupEvent, CleanupPolicy, CleanupReply, CleanupRequest, Judge, Judgement,
+    RunReport, Todo,
 };
 pub use expiry::{Expired, TtlQueue};
 pub use targets::target_kinds;

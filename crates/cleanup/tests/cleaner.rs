@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_cleanup::{
-    Answer, Cleaner, CleanupEvent, CleanupPolicy, CleanupRequest, Judge, Judgement, Todo,
+    Cleaner, CleanupEvent, CleanupPolicy, CleanupReply, CleanupRequest, Judge, Judgement, Todo,
     target_kinds,
 };
 use kiln_cluster::{ApiError, Call, Listing, Reason};
@@ -92,7 +92,7 @@ impl World {
         World { objects: objects.collect(), page: 2, ..World::default() }
     }
 
-    fn answer(&mut self, request: &CleanupRequest) -> Result<Answer, ApiError> {
+    fn answer(&mut self, request: &CleanupRequest) -> Result<CleanupReply, ApiError> {
         match &request.todo {
             Todo::List(Call::List { resume, limit, .. }) => {
                 assert!(limit.is_some(), "lists come in pages");
@@ -111,7 +111,7 @@ impl World {
                     .collect();
                 let resume = left.next().and(page.last()).map(|(name, _)| name.clone());
                 let objects = page.into_iter().map(|(_, object)| object).collect();
-                Ok(Answer::Listed(Listing { objects, revision: 1, resume }))
+                Ok(CleanupReply::Listed(Listing { objects, revision: 1, resume }))
             }
             Todo::Delete { target, preconditions, .. } => {
                 let name = target.name.to_string();
@@ -128,11 +128,11 @@ impl World {
                 );
                 self.objects.remove(&name);
                 self.deleted.push(name);
-                Ok(Answer::Done)
+                Ok(CleanupReply::Done)
             }
             Todo::Status(status) => {
                 self.statuses.push(status.clone());
-                Ok(Answer::Done)
+                Ok(CleanupReply::Done)
             }
             Todo::List(other) => panic!("{other:?}"),
         }

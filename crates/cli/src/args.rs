@@ -29,8 +29,8 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Global {
     // In front of a command; each command shows its own, with the values that it has.
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, hide = true)]
-    pub(crate) format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = OutputFormat::Text, hide = true)]
+    pub(crate) format: OutputFormat,
 
     /// When to use color (NO_COLOR is respected)
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, help_heading = "Output")]
@@ -49,7 +49,7 @@ const MAX_INPUT_SIZE: &str = "64M";
 
 /// The output formats. Which of them a command has is in [`commands::shared_options`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// For people
     Text,
     /// Aligned columns
@@ -72,26 +72,26 @@ pub(crate) enum Format {
     Azure,
 }
 
-impl Format {
+impl OutputFormat {
     /// The word for it on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Format::Text => "text",
-            Format::Table => "table",
-            Format::Yaml => "yaml",
-            Format::Json => "json",
-            Format::Junit => "junit",
-            Format::Markdown => "markdown",
-            Format::Sarif => "sarif",
-            Format::Github => "github",
-            Format::Gitlab => "gitlab",
-            Format::Azure => "azure",
+            OutputFormat::Text => "text",
+            OutputFormat::Table => "table",
+            OutputFormat::Yaml => "yaml",
+            OutputFormat::Json => "json",
+            OutputFormat::Junit => "junit",
+            OutputFormat::Markdown => "markdown",
+            OutputFormat::Sarif => "sarif",
+            OutputFormat::Github => "github",
+            OutputFormat::Gitlab => "gitlab",
+            OutputFormat::Azure => "azure",
         }
     }
 }
 
 /// What `-o` asks for: the word of a form means that form, as kubectl's users type it; anything else is a path.
-pub(crate) fn form_or_path(output: &Path, forms: &[Format]) -> Result<Format, PathBuf> {
+pub(crate) fn form_or_path(output: &Path, forms: &[OutputFormat]) -> Result<OutputFormat, PathBuf> {
     let form = forms.iter().find(|form| output.as_os_str() == form.word());
     form.copied().ok_or_else(|| output.to_owned())
 }
@@ -185,7 +185,7 @@ fn as_meant(args: Vec<OsString>) -> Vec<OsString> {
             "-o" | "--output" => rest.peek().and_then(|next| next.to_str()),
             _ => joined,
         };
-        let is_form = form.is_some_and(|form| Format::from_str(form, false).is_ok());
+        let is_form = form.is_some_and(|form| OutputFormat::from_str(form, false).is_ok());
         match form.filter(|form| is_form || !form.starts_with('-') && !writes(&args)) {
             Some(form) if !form.is_empty() => {
                 meant.extend(["--format".into(), OsString::from(form)]);
@@ -276,16 +276,16 @@ pub(crate) fn with_shared_options(definition: clap::Command) -> clap::Command {
 /// the values of both, so both positions still work.
 fn with_own(command: clap::Command, shared: SharedOptions) -> clap::Command {
     let SharedOptions { formats, reads_files } = shared;
-    let values = formats.iter().filter_map(Format::to_possible_value);
+    let values = formats.iter().filter_map(OutputFormat::to_possible_value);
     let format = Arg::new("format")
         .long("format")
         .global(true)
         .value_name("FORMAT")
         .value_parser(
-            PossibleValuesParser::new(values).try_map(|word| Format::from_str(&word, false)),
+            PossibleValuesParser::new(values).try_map(|word| OutputFormat::from_str(&word, false)),
         )
-        .default_value(Format::Text.word())
-        .help(match formats.contains(&Format::Json) {
+        .default_value(OutputFormat::Text.word())
+        .help(match formats.contains(&OutputFormat::Json) {
             true => "Output format; `json` also prints diagnostics as JSON lines",
             false => "Output format",
         })
@@ -396,9 +396,9 @@ mod tests {
 
     #[test]
     fn a_word_is_a_form_and_the_rest_are_paths() {
-        let forms = [Format::Json, Format::Junit];
+        let forms = [OutputFormat::Json, OutputFormat::Junit];
         let read = |text: &str| form_or_path(Path::new(text), &forms);
-        assert_eq!(read("json"), Ok(Format::Json));
+        assert_eq!(read("json"), Ok(OutputFormat::Json));
         for path in ["./json", "yaml", "json/", "out.json", "JSON"] {
             assert_eq!(read(path), Err(PathBuf::from(path)), "{path}");
         }

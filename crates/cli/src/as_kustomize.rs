@@ -14,7 +14,7 @@ use crate::commands::plugin_sandbox::NAME as PLUGIN_SANDBOX;
 use crate::commands::{
     build, cfg, completion, create, edit, functions, localize, openapi, version,
 };
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 const NAME: &str = "kustomize";
@@ -75,13 +75,13 @@ pub(crate) fn run(typed: Vec<OsString>) -> ExitCode {
     };
     let ui = Ui::new(&args.global).in_words_of_kustomize();
     let result = dispatch(&ui, &args.global, &args.command);
-    if let Err(Failure::BadInput(problems)) = &result {
+    if let Err(CommandFailure::BadInput(problems)) = &result {
         for problem in problems {
             ui.problem(problem);
         }
     }
     match result {
-        Ok(CommandOutcome::Done) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Done) | Err(CommandFailure::BrokenPipe) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }

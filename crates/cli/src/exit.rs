@@ -21,7 +21,7 @@ pub(crate) enum CommandOutcome {
 
 /// A command that could not do its work.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum CommandFailure {
     /// Bad input or usage.
     BadInput(Vec<Diagnostic>),
     /// The reader of our output has closed the pipe, which is not an error.
@@ -29,25 +29,25 @@ pub(crate) enum Failure {
 }
 
 /// What commands return.
-pub(crate) type CommandResult = Result<CommandOutcome, Failure>;
+pub(crate) type CommandResult = Result<CommandOutcome, CommandFailure>;
 
-impl From<Diagnostic> for Failure {
+impl From<Diagnostic> for CommandFailure {
     fn from(problem: Diagnostic) -> Self {
-        Failure::BadInput(vec![problem])
+        CommandFailure::BadInput(vec![problem])
     }
 }
 
-impl From<Vec<Diagnostic>> for Failure {
+impl From<Vec<Diagnostic>> for CommandFailure {
     fn from(problems: Vec<Diagnostic>) -> Self {
-        Failure::BadInput(problems)
+        CommandFailure::BadInput(problems)
     }
 }
 
 /// Errors of writing to standard output. Files are written through [`crate::input`], which names them.
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandFailure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure::BrokenPipe;
+            return CommandFailure::BrokenPipe;
         }
         Diagnostic::error(format!("cannot write to standard output: {error}")).into()
     }
@@ -56,9 +56,9 @@ impl From<io::Error> for Failure {
 /// The process's exit code.
 pub(crate) fn code(result: &CommandResult) -> ExitCode {
     match result {
-        Ok(CommandOutcome::Done) | Err(Failure::BrokenPipe) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Done) | Err(CommandFailure::BrokenPipe) => ExitCode::SUCCESS,
         Ok(CommandOutcome::Negative) => ExitCode::from(1),
         Ok(CommandOutcome::Code(code)) => ExitCode::from(*code),
-        Err(Failure::BadInput(_)) => ExitCode::from(2),
+        Err(CommandFailure::BadInput(_)) => ExitCode::from(2),
     }
 }

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use kiln_kustomize::fs::{Entry, FileError, FileSystem, Resolved};
+use kiln_kustomize::fs::{DirectoryEntry, FileError, FileSystem, Resolved};
 
-use crate::exit::{CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandResult};
 use crate::input;
 use crate::ui::Ui;
 
@@ -52,10 +52,10 @@ pub(crate) fn run_recorded(
 }
 
 /// Shows what kept a run from its work, and that there will be another one.
-fn show(ui: &Ui, result: CommandResult) -> Result<(), Failure> {
+fn show(ui: &Ui, result: CommandResult) -> Result<(), CommandFailure> {
     match result {
-        Err(Failure::BrokenPipe) => return Err(Failure::BrokenPipe),
-        Err(Failure::BadInput(problems)) => {
+        Err(CommandFailure::BrokenPipe) => return Err(CommandFailure::BrokenPipe),
+        Err(CommandFailure::BadInput(problems)) => {
             problems.iter().for_each(|problem| ui.problem(problem));
         }
         Ok(_) => {}
@@ -110,7 +110,7 @@ impl FileSystem for RecordedFiles<'_> {
         self.files.is_executable(path)
     }
 
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+    fn list(&self, path: &str) -> Result<Vec<DirectoryEntry>, FileError> {
         self.note(path);
         self.files.list(path)
     }

@@ -9,11 +9,11 @@ use kiln_chart::{HelmVersion, Lookup};
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::{Disk, FileSystem};
 use kiln_kustomize::local::{Local, Running};
-use kiln_kustomize::{Build, ChartRenderer, Failed, Helm, LoadRestrictions, Options, Output};
+use kiln_kustomize::{Build, BuildOptions, ChartRenderer, Failed, Helm, LoadRestrictions, Output};
 use kiln_yaml::{Document, ReadOptions, Reader};
 
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::fetch::Remote;
 use crate::interrupt;
 use crate::ui::{Progress, Ui};
@@ -95,7 +95,7 @@ impl ChartMode {
 
 impl BuildArgs {
     /// The options of a build that starts where the command does.
-    pub(crate) fn options(&self, global: &Global) -> std::io::Result<Options> {
+    pub(crate) fn options(&self, global: &Global) -> std::io::Result<BuildOptions> {
         let helm = |mode: ChartMode| Helm {
             renderer: match (mode, &self.helm_command) {
                 (ChartMode::External, _) | (_, Some(_)) => ChartRenderer::Program,
@@ -107,7 +107,7 @@ impl BuildArgs {
             kube_version: self.helm_kube_version.clone(),
             debug: self.helm_debug,
         };
-        Ok(Options {
+        Ok(BuildOptions {
             load_restrictions: match self.load_restrictor {
                 Restrictor::RootOnly => LoadRestrictions::RootOnly,
                 Restrictor::None => LoadRestrictions::None,
@@ -116,7 +116,7 @@ impl BuildArgs {
             offline: self.offline,
             working_directory: std::env::current_dir()?.display().to_string(),
             max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
-            ..Options::default()
+            ..BuildOptions::default()
         })
     }
 }
@@ -134,14 +134,14 @@ pub(crate) fn build(
     ui: &Ui,
     global: &Global,
     directory: &str,
-    options: &Options,
+    options: &BuildOptions,
     host: &BuildHost<'_>,
-) -> Result<Output, Failure> {
+) -> Result<Output, CommandFailure> {
     let output = try_build(ui, global, directory, options, host)?.map_err(|failed| {
         for warning in &failed.warnings {
             ui.problem(warning);
         }
-        Failure::BadInput(vec![failed.error.into()])
+        CommandFailure::BadInput(vec![failed.error.into()])
     })?;
     for warning in &output.warnings {
         ui.problem(warning);
@@ -154,9 +154,9 @@ pub(crate) fn try_build(
     ui: &Ui,
     global: &Global,
     directory: &str,
-    options: &Options,
+    options: &BuildOptions,
     host: &BuildHost<'_>,
-) -> Result<Result<Output, Box<Failed>>, Failure> {
+) -> Result<Result<Output, Box<Failed>>, CommandFailure> {
     let running = host.programs.running.clone();
     let remote = Remote::new(options.offline, global.max_input_size, running.clone());
     let to_end = running.clone();
@@ -183,7 +183,7 @@ pub(crate) fn built_documents(
     directory: &str,
     args: &BuildArgs,
     lookup: &dyn Lookup,
-) -> Result<Vec<Document>, Failure> {
+) -> Result<Vec<Document>, CommandFailure> {
     if !Path::new(directory).is_dir() && !directory.contains(':') {
         return Err(Diagnostic::error(format!("there is no directory {directory}"))
             .hint("name a directory with a kustomization file")

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kiln_kustomize::Options;
-use kiln_kustomize::local::{Confinement, Confiner, Limits, Local, Running};
+use kiln_kustomize::BuildOptions;
+use kiln_kustomize::local::{Confinement, Confiner, Local, ProgramLimits, Running};
 
 use crate::args::parse_size;
 use crate::commands::plugin_sandbox;
@@ -83,7 +83,7 @@ pub(crate) struct FunctionArgs {
 
 impl PluginArgs {
     /// What these options change in a build.
-    pub(crate) fn set(&self, options: &mut Options) {
+    pub(crate) fn set(&self, options: &mut BuildOptions) {
         self.functions.set(options);
         options.unrestricted_transformers = self.unrestricted_transformers;
         options.check_plugins = self.check_plugins;
@@ -107,7 +107,7 @@ impl FunctionArgs {
     }
 
     /// What these options change in a build.
-    pub(crate) fn set(&self, options: &mut Options) {
+    pub(crate) fn set(&self, options: &mut BuildOptions) {
         options.enable_plugins = self.enable_alpha_plugins;
         options.enable_exec = self.enable_exec;
         options.network = self.network;
@@ -125,7 +125,7 @@ impl FunctionArgs {
             plugin_home,
             absent_plugin_homes,
             group_plugin_homes: group_plugin_homes(),
-            limits: Limits { time: self.plugin_timeout, output: self.plugin_max_output },
+            limits: ProgramLimits { time: self.plugin_timeout, output: self.plugin_max_output },
             confinement: self.confinement(confine),
             running: Running::default(),
         }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_dialects::{
-    Compiled, Host, compile_for, is_exception, is_policy, misplaced_kind, unknown_kinds,
+    Compiled, PolicyHost, compile_for, is_exception, is_policy, misplaced_kind, unknown_kinds,
 };
 use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
 
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::input::{self, Links};
 use crate::ui::Ui;
 
@@ -20,7 +20,7 @@ use crate::ui::Ui;
 ///
 /// # Errors
 /// When there is none. One of a kind that is misspelt or in another group is named.
-pub(crate) fn require_policy(documents: &[Document], place: &str) -> Result<(), Failure> {
+pub(crate) fn require_policy(documents: &[Document], place: &str) -> Result<(), CommandFailure> {
     if documents.iter().any(is_policy) {
         return Ok(());
     }
@@ -37,7 +37,7 @@ pub(crate) fn require_policy(documents: &[Document], place: &str) -> Result<(), 
 }
 
 /// Reads the documents of files, directories and standard input, as Kubernetes clients do.
-pub(crate) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document>, Failure> {
+pub(crate) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document>, CommandFailure> {
     let options = ReadOptions::kubernetes()
         .max_input_size(usize::try_from(global.max_input_size).unwrap_or(usize::MAX));
     let mut reader = Reader::new(options);
@@ -62,7 +62,7 @@ pub(crate) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document
 /// When a definition cannot be used: without it, rules would not find their objects.
 pub(crate) fn kinds_of<'d>(
     documents: impl IntoIterator<Item = &'d Document>,
-) -> Result<Kinds, Failure> {
+) -> Result<Kinds, CommandFailure> {
     more_kinds(Kinds::builtin(), documents)
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn kinds_of<'d>(
 pub(crate) fn more_kinds<'d>(
     mut kinds: Kinds,
     documents: impl IntoIterator<Item = &'d Document>,
-) -> Result<Kinds, Failure> {
+) -> Result<Kinds, CommandFailure> {
     let mut problems = Vec::new();
     for document in documents {
         if document.value().str_at(["kind"]) != Some("CustomResourceDefinition") {
@@ -91,7 +91,7 @@ pub(crate) fn more_kinds<'d>(
 /// and is in none of the files is remarked.
 pub(crate) fn compile_rules(
     ui: &Ui,
-    host: Host,
+    host: PolicyHost,
     documents: &[Document],
     resources: &[Document],
     kinds: &Kinds,
@@ -112,7 +112,7 @@ pub(crate) fn compile_rules(
     compiled
 }
 
-fn compile_policies(host: Host, documents: &[Document], kinds: &Kinds) -> Compiled {
+fn compile_policies(host: PolicyHost, documents: &[Document], kinds: &Kinds) -> Compiled {
     let policies = documents.iter().filter(|found| is_policy(found) || is_exception(found));
     let mut compiled = compile_for(host, policies, kinds);
     compiled.diagnostics.extend(documents.iter().filter_map(misplaced_kind));
@@ -122,7 +122,7 @@ fn compile_policies(host: Host, documents: &[Document], kinds: &Kinds) -> Compil
 /// The same for a cluster that may hold definitions of kinds which are in none of the files: what is not known here is
 /// for the engine to say.
 pub(crate) fn compile_for_stored(ui: &Ui, documents: &[Document], kinds: &Kinds) -> Compiled {
-    let compiled = compile_policies(Host::Cluster, documents, kinds);
+    let compiled = compile_policies(PolicyHost::Cluster, documents, kinds);
     for problem in &compiled.diagnostics {
         ui.problem(problem);
     }
@@ -139,7 +139,7 @@ pub(crate) fn is_clean(compiled: &Compiled) -> bool {
 ///
 /// # Errors
 /// When a document is not a Kubernetes object; each is named with its place.
-pub(crate) fn objects_of(documents: Vec<Document>) -> Result<Vec<Value>, Failure> {
+pub(crate) fn objects_of(documents: Vec<Document>) -> Result<Vec<Value>, CommandFailure> {
     let mut objects = Vec::new();
     let mut problems = Vec::new();
     for document in documents {
@@ -162,7 +162,7 @@ pub(crate) fn objects_of(documents: Vec<Document>) -> Result<Vec<Value>, Failure
 }
 
 /// The only document of a file.
-pub(crate) fn read_only(path: &str, global: &Global) -> Result<Document, Failure> {
+pub(crate) fn read_only(path: &str, global: &Global) -> Result<Document, CommandFailure> {
     let documents = read_all(&[path.to_owned()], global)?;
     let count = documents.len();
     let [document] = <[Document; 1]>::try_from(documents).map_err(|_| {

@@ -29,15 +29,15 @@ pub(crate) struct ObjectCache {
 pub(crate) struct KindMirror {
     /// The kind in the version that it is read in.
     pub(crate) gvk: Gvk,
-    objects: BTreeMap<(Str, Str), Entry>,
-    pub(crate) state: State,
+    objects: BTreeMap<(Str, Str), CacheEntry>,
+    pub(crate) state: KindState,
     /// Where the watch goes on.
     pub(crate) revision: u64,
 }
 
 /// How far a kind is known.
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum KindState {
     /// It has to be listed.
     Unlisted,
     /// It is being listed; what came so far.
@@ -50,7 +50,7 @@ pub(crate) enum State {
 
 /// One object.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct CacheEntry {
     pub(crate) object: Value,
     /// The revision at which more than its status changed, as far as that is known.
     pub(crate) touched: u64,
@@ -77,12 +77,12 @@ impl ObjectCache {
         let mut due = Vec::new();
         for (key, kind) in &mut self.kinds {
             let is_due = match kind.state {
-                State::Unlisted => true,
-                State::Failed(_) => self.relist.get(key).is_none_or(|(time, _)| *time <= now),
-                State::Listing(_) | State::Synced => false,
+                KindState::Unlisted => true,
+                KindState::Failed(_) => self.relist.get(key).is_none_or(|(time, _)| *time <= now),
+                KindState::Listing(_) | KindState::Synced => false,
             };
             if is_due {
-                kind.state = State::Listing(Vec::new());
+                kind.state = KindState::Listing(Vec::new());
                 due.push((key.clone(), kind.gvk.clone()));
             }
         }
@@ -91,7 +91,7 @@ impl ObjectCache {
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         let failed = self.relist.iter().filter(|(key, _)| {
-            self.kinds.get(*key).is_some_and(|kind| matches!(kind.state, State::Failed(_)))
+            self.kinds.get(*key).is_some_and(|kind| matches!(kind.state, KindState::Failed(_)))
         });
         failed.map(|(_, (time, _))| *time).min()
     }
@@ -112,7 +112,7 @@ impl ObjectCache {
             // Rights and definitions mostly come soon after the policy that needs them.
             _ => now + pause(*failures + 1),
         };
-        kind.state = State::Failed(error);
+        kind.state = KindState::Failed(error);
     }
 
     /// A page of a list; the objects of all pages with the last one, and whether the kind could not be listed before.
@@ -122,7 +122,7 @@ impl ObjectCache {
         page: Vec<Value>,
         is_last: bool,
     ) -> Option<(Vec<Value>, bool)> {
-        let State::Listing(known) = &mut self.kinds.get_mut(key)?.state else { return None };
+        let KindState::Listing(known) = &mut self.kinds.get_mut(key)?.state else { return None };
         known.extend(page);
         if !is_last {
             return None;
@@ -139,7 +139,8 @@ impl ObjectCache {
     /// Kinds that may not be listed are listed at once, as if that had not failed before.
     pub(crate) fn retry_forbidden(&mut self, now: u64) {
         for (key, kind) in &self.kinds {
-            if matches!(&kind.state, State::Failed(error) if error.reason == Reason::Forbidden) {
+            if matches!(&kind.state, KindState::Failed(error) if error.reason == Reason::Forbidden)
+            {
                 self.relist.insert(key.clone(), (now, 0));
             }
         }
@@ -148,8 +149,8 @@ impl ObjectCache {
     /// Every kind is to be listed again.
     pub(crate) fn resync(&mut self) {
         for kind in self.kinds.values_mut() {
-            if matches!(kind.state, State::Synced) {
-                kind.state = State::Unlisted;
+            if matches!(kind.state, KindState::Synced) {
+                kind.state = KindState::Unlisted;
             }
         }
     }
@@ -163,7 +164,7 @@ impl ObjectCache {
         let kind = KindMirror {
             gvk: gvk.clone(),
             objects: BTreeMap::new(),
-            state: State::Unlisted,
+            state: KindState::Unlisted,
             revision: 0,
         };
         self.kinds.insert(key, kind);
@@ -177,14 +178,14 @@ impl ObjectCache {
 
     /// Whether what happens to objects of a kind is seen.
     pub(crate) fn is_followed(&self, key: &KindKey) -> bool {
-        self.kinds.get(key).is_some_and(|kind| matches!(kind.state, State::Synced))
+        self.kinds.get(key).is_some_and(|kind| matches!(kind.state, KindState::Synced))
     }
 
     pub(crate) fn get(&self, id: &ObjectId) -> Option<&Value> {
         self.entry(id).map(|entry| &entry.object)
     }
 
-    pub(crate) fn entry(&self, id: &ObjectId) -> Option<&Entry> {
+    pub(crate) fn entry(&self, id: &ObjectId) -> Option<&CacheEntry> {
         let kind = self.kinds.get(&KindKey::of(&id.gvk))?;
         kind.objects.get(&(id.namespace.clone(), id.name.clone()))
     }
@@ -194,7 +195,7 @@ impl ObjectCache {
         self.get(id).map(|object| (id, object))
     }
 
-    pub(crate) fn entries(&self, key: &KindKey) -> impl Iterator<Item = &Entry> + use<'_> {
+    pub(crate) fn entries(&self, key: &KindKey) -> impl Iterator<Item = &CacheEntry> + use<'_> {
         self.kinds.get(key).into_iter().flat_map(|kind| kind.objects.values())
     }
 
@@ -248,7 +249,7 @@ impl ObjectCache {
             .as_ref()
             .is_some_and(|before| metadata::uid(&before.object) != metadata::uid(&object));
         let touched = before.as_ref().is_none_or(|b| renewed || differs(&b.object, &object));
-        let entry = Entry {
+        let entry = CacheEntry {
             object: object.clone(),
             touched: match &before {
                 Some(before) if !touched => before.touched,
@@ -289,8 +290,9 @@ impl ObjectCache {
     ) -> Vec<Difference> {
         let mut differences = Vec::new();
         let Some(kind) = self.kinds.get_mut(key) else { return differences };
-        let first = matches!(kind.state, State::Unlisted | State::Listing(_)) && kind.revision == 0;
-        kind.state = State::Synced;
+        let first =
+            matches!(kind.state, KindState::Unlisted | KindState::Listing(_)) && kind.revision == 0;
+        kind.state = KindState::Synced;
         // The watch goes on while a kind is listed again, and may have told of more than the list has.
         let watched = kind.revision;
         kind.revision = watched.max(revision);
@@ -394,10 +396,12 @@ impl CacheView<'_> {
     fn known(&self, gvk: &Gvk) -> Result<&KindMirror, ReadError> {
         let kind = self.cache.kinds.get(&KindKey::of(gvk));
         match kind.map(|kind| (&kind.state, kind)) {
-            Some((State::Synced, kind)) => Ok(kind),
+            Some((KindState::Synced, kind)) => Ok(kind),
             // A kind that could be listed once is still known after a failure to list it again.
-            Some((State::Listing(_) | State::Failed(_), kind)) if kind.revision > 0 => Ok(kind),
-            Some((State::Failed(error), _)) => Err(match error.reason {
+            Some((KindState::Listing(_) | KindState::Failed(_), kind)) if kind.revision > 0 => {
+                Ok(kind)
+            }
+            Some((KindState::Failed(error), _)) => Err(match error.reason {
                 Reason::UnknownKind => ReadError::UnknownKind(gvk.to_string()),
                 Reason::Forbidden => ReadError::Forbidden(error.message.clone()),
                 _ => ReadError::Unavailable(error.message.clone()),

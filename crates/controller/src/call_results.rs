@@ -8,86 +8,99 @@ use kiln_value::Value;
 use crate::compare::{fingerprint, live_form, same, taken_over, wanted_form};
 use crate::controller::{Controller, ControllerEvent};
 use crate::outbox::Purpose;
-use crate::plan::{Doing, PlanStep};
+use crate::plan::{CallPhase, InFlight, PlanStep};
 use crate::retry::backoff;
-use crate::work_queue::{Condition, Key, Pending, Waiting};
+use crate::work_queue::{Condition, Pending, Waiting, WorkKey};
 
 impl Controller {
-    pub(crate) fn step_answered(&mut self, key: &Key, answer: Result<Reply, ApiError>) {
+    pub(crate) fn step_answered(&mut self, key: &WorkKey, answer: Result<Reply, ApiError>) {
         for waiting in self.work.has_written(key) {
             if self.queue.get(&waiting).is_some() {
                 self.queue.enqueue(&waiting, self.now);
             }
         }
-        let Some(doing) = self.work.job(key).and_then(|job| job.current.take()) else { return };
-        match (doing, answer) {
-            (Doing::Write { step, sent }, Ok(reply)) => {
-                let Some(object) = reply.object() else { return self.go_on(key) };
-                if let PlanStep::Ensure(ensure, _) = &step {
-                    self.tell_of(key, ensure);
-                    if let Some(job) = self.work.job(key) {
-                        job.made.push(ensure.target.clone());
-                    }
-                    let form = wanted_form(&marked_again(&sent));
-                    let live = live_form(&object, &form);
-                    if same(&form, &live, &self.env.schema) {
-                        self.downstreams.is_as_sent(&ensure.target);
-                    } else {
-                        let (wanted, stored) = (fingerprint(&form), fingerprint(&live));
-                        self.downstreams.settle(&ensure.target, wanted, stored);
-                    }
-                }
-                if let (PlanStep::Patch(_), Ok(target)) = (&step, ObjectId::of(&object)) {
-                    self.tell(ControllerEvent::Changed { rule: key.rule.clone(), target });
-                }
-                if let Some(difference) = self.cache.note_answer(&object) {
-                    self.on_difference(&difference, true);
-                }
-                self.go_on(key);
-            }
-            (Doing::Try { step, sent }, Ok(reply)) => {
-                let Some(object) = reply.object() else { return self.go_on(key) };
-                let PlanStep::Ensure(ensure, user) = step else { return self.go_on(key) };
-                let form = wanted_form(&marked_again(&sent));
-                let stored = self.cache.get(&ensure.target).cloned().unwrap_or(Value::Null);
-                let stored = taken_over(&stored, &form);
-                let (tried, live) = (live_form(&object, &form), live_form(&stored, &form));
-                if tried == live {
-                    let (wanted, stored) = (fingerprint(&form), fingerprint(&live));
-                    self.downstreams.settle(&ensure.target, wanted, stored);
-                    return self.go_on(key);
-                }
-                if let Some(wait) = self.contested(key, &ensure.target) {
-                    self.queue.enqueue_at(key, wait);
-                    let message = format!("another writer keeps changing {}", ensure.target);
-                    if let Some(job) = self.work.job(key) {
-                        job.conditions.push(Condition { reason: Waiting::Contested, message });
-                    }
-                    return self.go_on(key);
-                }
-                let subresource = ensure.subresource.clone().unwrap_or_default();
-                let call = Call::Update { object: sent.clone(), subresource, dry_run: false };
-                if let Some(job) = self.work.job(key) {
-                    job.current = Some(Doing::Write { step: PlanStep::Ensure(ensure, user), sent });
-                }
-                self.ask(Purpose::Step(key.clone()), call);
-            }
-            (Doing::Verify { step, trigger }, answer) => self.verified(key, step, &trigger, answer),
-            (Doing::Delete { uid, .. }, Ok(_)) => {
+        let Some(in_flight) = self.work.job(key).and_then(|job| job.current.take()) else { return };
+        let InFlight { step, phase } = in_flight;
+        match (phase, answer) {
+            (CallPhase::Write { sent }, Ok(reply)) => self.written(key, &step, &sent, reply),
+            (CallPhase::Try { sent }, Ok(reply)) => self.tried(key, step, sent, reply),
+            (CallPhase::Verify { trigger }, answer) => self.verified(key, step, &trigger, answer),
+            (CallPhase::Delete { uid }, Ok(_)) => {
                 self.downstreams.deletes(uid);
                 self.go_on(key);
             }
-            (Doing::Delete { id, .. }, Err(error)) if error.reason == Reason::NotFound => {
-                self.refresh(key, id);
-            }
-            (doing, Err(error)) => self.step_failed(key, &doing, &error),
+            (phase, Err(error)) => match (&step, &phase) {
+                (PlanStep::Delete(id), CallPhase::Delete { .. })
+                    if error.reason == Reason::NotFound =>
+                {
+                    self.refresh(key, id.clone());
+                }
+                _ => self.step_failed(key, &InFlight { step, phase }, &error),
+            },
         }
+    }
+
+    /// An object is written: what the server stored is remembered, and the next step has its turn.
+    fn written(&mut self, key: &WorkKey, step: &PlanStep, sent: &Value, reply: Reply) {
+        let Some(object) = reply.object() else { return self.go_on(key) };
+        if let PlanStep::Ensure(ensure, _) = step {
+            self.tell_of(key, ensure);
+            if let Some(job) = self.work.job(key) {
+                job.made.push(ensure.target.clone());
+            }
+            let form = wanted_form(&marked_again(sent));
+            let live = live_form(&object, &form);
+            if same(&form, &live, &self.env.schema) {
+                self.downstreams.is_as_sent(&ensure.target);
+            } else {
+                let (wanted, stored) = (fingerprint(&form), fingerprint(&live));
+                self.downstreams.settle(&ensure.target, wanted, stored);
+            }
+        }
+        if let (PlanStep::Patch(_), Ok(target)) = (step, ObjectId::of(&object)) {
+            self.tell(ControllerEvent::Changed { rule: key.rule.clone(), target });
+        }
+        if let Some(difference) = self.cache.note_answer(&object) {
+            self.on_difference(&difference, true);
+        }
+        self.go_on(key);
+    }
+
+    /// A trial says what the server would store: if that is what is stored, the server adds the difference, and nothing
+    /// is written; otherwise the same object is.
+    fn tried(&mut self, key: &WorkKey, step: PlanStep, sent: Value, reply: Reply) {
+        let Some(object) = reply.object() else { return self.go_on(key) };
+        let PlanStep::Ensure(ensure, user) = step else { return self.go_on(key) };
+        let form = wanted_form(&marked_again(&sent));
+        let stored = self.cache.get(&ensure.target).cloned().unwrap_or(Value::Null);
+        let stored = taken_over(&stored, &form);
+        let (tried, live) = (live_form(&object, &form), live_form(&stored, &form));
+        if tried == live {
+            let (wanted, stored) = (fingerprint(&form), fingerprint(&live));
+            self.downstreams.settle(&ensure.target, wanted, stored);
+            return self.go_on(key);
+        }
+        if let Some(wait) = self.contested(key, &ensure.target) {
+            self.queue.enqueue_at(key, wait);
+            let message = format!("another writer keeps changing {}", ensure.target);
+            if let Some(job) = self.work.job(key) {
+                job.conditions.push(Condition { reason: Waiting::Contested, message });
+            }
+            return self.go_on(key);
+        }
+        let subresource = ensure.subresource.clone().unwrap_or_default();
+        let call = Call::Update { object: sent.clone(), subresource, dry_run: false };
+        if let Some(job) = self.work.job(key) {
+            let step = PlanStep::Ensure(ensure, user);
+            job.current = Some(InFlight { step, phase: CallPhase::Write { sent } });
+        }
+        self.ask(Purpose::Step(key.clone()), call);
     }
 
     /// The trigger was read again: what is to be deleted because of it is, unless it is another one by now.
     fn verified(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         step: PlanStep,
         trigger: &ObjectId,
         answer: Result<Reply, ApiError>,
@@ -95,11 +108,8 @@ impl Controller {
         let live = match answer {
             Ok(reply) => reply.object(),
             Err(error) if error.reason == Reason::Unavailable => {
-                return self.step_failed(
-                    key,
-                    &Doing::Verify { step, trigger: trigger.clone() },
-                    &error,
-                );
+                let phase = CallPhase::Verify { trigger: trigger.clone() };
+                return self.step_failed(key, &InFlight { step, phase }, &error);
             }
             // What cannot be read is taken from the cache.
             Err(_) => None,
@@ -122,7 +132,7 @@ impl Controller {
     }
 
     /// Tells of an object that a rule made, if it was not there before.
-    fn tell_of(&mut self, key: &Key, ensure: &Ensure) {
+    fn tell_of(&mut self, key: &WorkKey, ensure: &Ensure) {
         if self.cache.get(&ensure.target).is_some() {
             return;
         }
@@ -152,21 +162,21 @@ impl Controller {
     }
 
     /// What follows from a failure, by its class.
-    fn step_failed(&mut self, key: &Key, doing: &Doing, error: &ApiError) {
-        let (id, creates) = match doing {
-            Doing::Write { step: PlanStep::Ensure(ensure, _), sent }
-            | Doing::Try { step: PlanStep::Ensure(ensure, _), sent } => {
+    fn step_failed(&mut self, key: &WorkKey, in_flight: &InFlight, error: &ApiError) {
+        let (id, creates) = match (&in_flight.step, &in_flight.phase) {
+            (_, CallPhase::Verify { trigger }) => (trigger.clone(), false),
+            (PlanStep::Ensure(ensure, _), CallPhase::Write { sent } | CallPhase::Try { sent }) => {
                 (ensure.target.clone(), metadata::resource_version(sent).is_none())
             }
-            Doing::Delete { id, .. } => (id.clone(), false),
-            Doing::Write { step, sent } | Doing::Try { step, sent } => match step {
-                PlanStep::Release(id) | PlanStep::Delete(id) => (id.clone(), false),
-                PlanStep::Patch(_) | PlanStep::Ensure(..) => match ObjectId::of(sent) {
-                    Ok(id) => (id, false),
-                    Err(_) => return self.go_on(key),
-                },
+            (PlanStep::Release(id) | PlanStep::Delete(id), _) => (id.clone(), false),
+            (_, CallPhase::Write { sent } | CallPhase::Try { sent }) => match ObjectId::of(sent) {
+                Ok(id) => (id, false),
+                Err(_) => return self.go_on(key),
             },
-            Doing::Verify { trigger, .. } => (trigger.clone(), false),
+            (PlanStep::Ensure(ensure, _), CallPhase::Delete { .. }) => {
+                (ensure.target.clone(), false)
+            }
+            (PlanStep::Patch(_), CallPhase::Delete { .. }) => return self.go_on(key),
         };
         let condition = |reason| Condition { reason, message: format!("{id}: {}", error.message) };
         let later = match error.reason {
@@ -207,11 +217,16 @@ impl Controller {
     }
 
     /// Reads an object that is another one than the mirror says, and begins again.
-    fn refresh(&mut self, key: &Key, id: ObjectId) {
+    fn refresh(&mut self, key: &WorkKey, id: ObjectId) {
         self.ask(Purpose::Refresh(key.clone(), id.clone()), Call::Get(id));
     }
 
-    pub(crate) fn refreshed(&mut self, key: &Key, id: &ObjectId, answer: Result<Reply, ApiError>) {
+    pub(crate) fn refreshed(
+        &mut self,
+        key: &WorkKey,
+        id: &ObjectId,
+        answer: Result<Reply, ApiError>,
+    ) {
         let difference = match answer {
             Ok(reply) => reply.object().and_then(|object| self.cache.note_answer(&object)),
             Err(error) if error.reason == Reason::NotFound => {
@@ -226,20 +241,20 @@ impl Controller {
     }
 
     /// Decides anew about a key.
-    fn begin_again(&mut self, key: &Key) {
+    fn begin_again(&mut self, key: &WorkKey) {
         let Some(job) = self.work.end(key) else { return };
         self.put_back(key, job.pending);
         let Some(state) = self.queue.get_mut(key) else { return };
         state.tries += 1;
         if state.tries > 5 {
-            let time = self.now + backoff(&self.env.settings, state.tries - 5);
+            let time = self.now + backoff(self.env.settings.retry, state.tries - 5);
             self.queue.enqueue_at(key, time);
         } else {
             self.queue.enqueue(key, self.now);
         }
     }
 
-    pub(crate) fn put_back(&mut self, key: &Key, pending: Vec<Pending>) {
+    pub(crate) fn put_back(&mut self, key: &WorkKey, pending: Vec<Pending>) {
         let by_user = self.policies.rules.rule(&key.rule).is_some_and(|rule| rule.asks_for_user());
         let Some(state) = self.queue.get_mut(key) else { return };
         let later = std::mem::replace(&mut state.pending, pending);

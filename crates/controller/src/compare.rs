@@ -5,7 +5,7 @@
 
 use kiln_engine::{ANNOTATION_PREFIX, ContentHash, Ownership, is_ownership_label};
 use kiln_object::{fold_string_data, metadata};
-use kiln_schema::{ListType, Node, Schema};
+use kiln_schema::{ListType, Schema, SchemaNode};
 use kiln_value::{Map, Str, Value};
 
 use crate::ownership::strip_volatile;
@@ -145,7 +145,7 @@ pub(crate) fn fingerprint(form: &Value) -> ContentHash {
     ContentHash::of(form)
 }
 
-fn alike(wanted: &Value, live: &Value, node: Option<Node<'_>>, allow_more: bool) -> bool {
+fn alike(wanted: &Value, live: &Value, node: Option<SchemaNode<'_>>, allow_more: bool) -> bool {
     match (wanted, live) {
         (Value::Map(wanted), Value::Map(live)) => {
             let field = |key: &str| node.and_then(|node| node.field(key));
@@ -160,8 +160,9 @@ fn alike(wanted: &Value, live: &Value, node: Option<Node<'_>>, allow_more: bool)
                         .all(|(key, value)| says_nothing(value) || wanted.contains_key(key)))
         }
         (Value::List(wanted), Value::List(live)) => {
-            let items = node.and_then(Node::items);
-            let unordered = node.and_then(Node::list_type).is_some_and(|t| t != ListType::Atomic);
+            let items = node.and_then(SchemaNode::items);
+            let unordered =
+                node.and_then(SchemaNode::list_type).is_some_and(|t| t != ListType::Atomic);
             wanted.len() == live.len()
                 && if unordered {
                     wanted.iter().all(|w| live.iter().any(|l| alike(w, l, items, allow_more)))

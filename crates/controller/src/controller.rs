@@ -7,9 +7,9 @@ use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, WatchEvent};
 use kiln_engine::{ExternalData as _, Globals, User};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_rules::{Exception, RuleId};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 
-use crate::cache::{ObjectCache, State};
+use crate::cache::{KindState, ObjectCache};
 use crate::checkpoint_keeper::CheckpointKeeper;
 use crate::downstreams::Downstreams;
 use crate::evaluate::{Engine, Evaluate, Panicked};
@@ -24,11 +24,11 @@ use crate::retry::backoff;
 use crate::settings::Settings;
 use crate::update_request_status::StatusWriter;
 use crate::work::Work;
-use crate::work_queue::{Condition, Key, WorkQueue};
+use crate::work_queue::{Condition, WorkKey, WorkQueue};
 
 /// A call that a host is to carry out, and to answer under its number.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct CallRequest {
     /// The number.
     pub ticket: u64,
     pub call: Call,
@@ -80,7 +80,7 @@ pub enum ControllerEvent {
 }
 
 /// What evaluations and decisions are made with, besides objects: what a host gives, and changes at any time.
-pub(crate) struct Environment {
+pub(crate) struct EvaluationEnvironment {
     pub(crate) settings: Settings,
     pub(crate) kinds: Kinds,
     pub(crate) schema: Schema,
@@ -95,7 +95,7 @@ pub(crate) struct Environment {
 /// an event of a watch goes through the cache to the queue, an answer to what asked for it. What needs several of them (a
 /// decision: rule, trigger, claims, cache) is a function of the whole controller that changes nothing.
 pub struct Controller {
-    pub(crate) env: Environment,
+    pub(crate) env: EvaluationEnvironment,
     pub(crate) now: u64,
     /// The objects that watches have delivered.
     pub(crate) cache: ObjectCache,
@@ -135,10 +135,10 @@ impl Controller {
     /// A controller that knows nothing yet.
     pub fn new(settings: Settings, kinds: Kinds) -> Self {
         let next_resync = settings.resync;
-        let env = Environment {
+        let env = EvaluationEnvironment {
             settings,
             kinds,
-            schema: Schema::builtin(Version::V1_36),
+            schema: Schema::builtin(KubernetesVersion::NEWEST),
             globals: Arc::default(),
             evaluate: Box::new(Engine),
         };
@@ -175,7 +175,7 @@ impl Controller {
         self.cache.retry_lists();
         self.follow_trigger_kinds();
         // What waits may have waited for one of them.
-        let waiting: Vec<Key> = self
+        let waiting: Vec<WorkKey> = self
             .queue
             .iter()
             .filter(|(_, state)| state.condition.is_some())
@@ -226,7 +226,7 @@ impl Controller {
     }
 
     /// What is to be done now. Calls come once, and each wants an answer.
-    pub fn poll(&mut self, now: u64) -> Vec<Request> {
+    pub fn poll(&mut self, now: u64) -> Vec<CallRequest> {
         self.now = self.now.max(now);
         self.read_records();
         if self.next_resync <= self.now {
@@ -271,7 +271,8 @@ impl Controller {
 
     /// The kinds to watch, and the revision after which.
     pub fn watches(&self) -> Vec<(Gvk, u64)> {
-        let synced = self.cache.kinds.values().filter(|kind| matches!(kind.state, State::Synced));
+        let synced =
+            self.cache.kinds.values().filter(|kind| matches!(kind.state, KindState::Synced));
         synced.map(|kind| (kind.gvk.clone(), kind.revision)).collect()
     }
 
@@ -295,9 +296,9 @@ impl Controller {
     /// A watch ended because what it asked for is no longer known: the kind is listed again.
     pub fn watch_lost(&mut self, gvk: &Gvk) {
         if let Some(kind) = self.cache.kinds.get_mut(&KindKey::of(gvk))
-            && matches!(kind.state, State::Synced)
+            && matches!(kind.state, KindState::Synced)
         {
-            kind.state = State::Unlisted;
+            kind.state = KindState::Unlisted;
         }
     }
 
@@ -329,7 +330,7 @@ impl Controller {
     }
 
     /// Why work is not done, key by key.
-    pub fn conditions(&self) -> impl Iterator<Item = (&Key, &Condition)> {
+    pub fn conditions(&self) -> impl Iterator<Item = (&WorkKey, &Condition)> {
         let found = self.queue.iter();
         found.filter_map(|(key, state)| state.condition.as_ref().map(|condition| (key, condition)))
     }
@@ -408,7 +409,7 @@ impl Controller {
     }
 
     fn look_at_everything(&mut self) {
-        let keys: Vec<Key> = self.queue.iter().map(|(key, _)| key.clone()).collect();
+        let keys: Vec<WorkKey> = self.queue.iter().map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.queue.enqueue(&key, self.now);
         }
@@ -464,8 +465,8 @@ impl Controller {
 
     fn list_failed(&mut self, key: &KindKey, error: ApiError) {
         let is_forbidden = error.reason == Reason::Forbidden;
-        let settings = &self.env.settings;
-        self.cache.list_failed(key, error, self.now, |failures| backoff(settings, failures));
+        let retry = self.env.settings.retry;
+        self.cache.list_failed(key, error, self.now, |failures| backoff(retry, failures));
         self.wake_waiting_for(key);
         self.start_if_known();
         self.scan_known_kinds();

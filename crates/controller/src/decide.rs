@@ -1,22 +1,20 @@
 //! What is to be done about one key: what its rule wants of its trigger, against what there is.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use kiln_cluster::{KindKey, Reason};
-use kiln_engine::{Ensure, Failure, FailureKind, Ownership, Patch};
+use kiln_engine::{Failure, FailureKind, Ownership};
 use kiln_object::{Gvk, ObjectId};
 use kiln_rules::{PolicyId, Rule, RuleId};
 
-use crate::cache::{CacheView, KindMirror, State};
+use crate::cache::{CacheView, KindMirror, KindState};
 use crate::controller::Controller;
-use crate::desired::Desired;
-use crate::left::Sender;
 use crate::lookups::Lookup;
 use crate::ownership::{may_make, patterns};
 use crate::plan::{Plan, PlanStep};
 use crate::signature::Proof;
 use crate::triggers::created_at;
-use crate::work_queue::{Condition, Key, KeyState};
+use crate::work_queue::{Condition, KeyState, WorkKey};
 
 /// What came of looking at a key.
 pub(crate) enum Decision {
@@ -46,7 +44,7 @@ impl Controller {
     ///   evaluation or an unsigned claim on an object that the rule could not have made all end before a deletion.
     /// - Every deletion rests on a claim of this very rule and trigger; names and content never suffice.
     /// - Writes come before deletions, so that a downstream that is renamed is never missing in between.
-    pub(crate) fn decide(&self, key: &Key) -> Decision {
+    pub(crate) fn decide(&self, key: &WorkKey) -> Decision {
         let Some(state) = self.queue.get(key) else { return Decision::Forget };
         if key.trigger.is_empty() {
             return self.decide_removed(key);
@@ -55,7 +53,7 @@ impl Controller {
             return Decision::Forget;
         };
         let sight = self.sight(key);
-        let wanted = if rule.lifecycle.synchronize {
+        let desired = if rule.lifecycle.synchronize {
             self.desired_synchronized(&rule, key, state, &sight)
         } else {
             self.desired_once(&rule, key, state, &sight)
@@ -63,63 +61,54 @@ impl Controller {
         if let Some(lacking) = lacking(&sight) {
             return lacking;
         }
-        let mut wanted = match wanted {
-            Ok(wanted) => wanted,
+        let mut plan = match desired {
+            Ok(plan) => plan,
             Err(condition) => return Decision::Wait(condition),
         };
         // Any user can write an unsigned claim. If nothing else says that the trigger is one, the rule may repair what
         // carries the claim, but the claim must not make it create objects elsewhere or patch others.
-        let adopted = wanted.only_claimed.then(|| self.adopted(key, state, &wanted.ensures));
-        if let Some(adopted) = &adopted {
-            wanted.ensures.retain(|(ensure, _)| adopted.contains(&ensure.target));
-            wanted.patches.clear();
+        if plan.only_claimed {
+            plan.adopted = self.adopted(key, state, &plan);
+            let Plan { steps, adopted, .. } = &mut plan;
+            steps.retain(|step| {
+                matches!(step, PlanStep::Ensure(ensure, _) if adopted.contains(&ensure.target))
+            });
         }
         let claimed = self.claims(key);
         // Nothing happened that concerns the rule. A key with claims stays in the work queue, since drift of its
         // downstreams has to be noticed; any other is forgotten, so that memory follows the number of real triggers.
-        if wanted.nothing && wanted.failures.is_empty() {
+        if plan.nothing && plan.failures.is_empty() {
             let member = rule.lifecycle.synchronize && !claimed.is_empty() && state.cause.is_some();
-            return match member || wanted.skipped || wanted.said.is_some() {
-                true => Decision::Do(Box::new(Plan {
-                    skipped: wanted.skipped,
-                    said: wanted.said,
-                    keep: member,
-                    ..Plan::default()
-                })),
+            let Plan { skipped, said, .. } = plan;
+            return match member || skipped || said.is_some() {
+                true => {
+                    let plan = Plan { skipped, said, keep: member, ..Plan::default() };
+                    Decision::Do(Box::new(plan))
+                }
                 false => Decision::Forget,
             };
         }
-        let missing_kinds: BTreeSet<Gvk> = wanted
-            .ensures
-            .iter()
-            .map(|(ensure, _)| ensure.target.gvk.clone())
+        let missing_kinds: BTreeSet<Gvk> = plan
+            .wants()
+            .map(|target| target.gvk.clone())
             .filter(|gvk| !self.cache.kinds.contains_key(&KindKey::of(gvk)))
             .collect();
         if !missing_kinds.is_empty() {
             return Decision::Follow(missing_kinds);
         }
-        let removals = self.removals(&rule, &wanted, &claimed);
         // The trigger is none any more and nothing is left to do: the key can be forgotten when the plan is done.
-        let over = wanted.settle
-            && wanted.ensures.is_empty()
-            && wanted.failures.is_empty()
-            && wanted.cause.is_none();
-        Decision::Do(Box::new(Plan {
-            wants: wanted.ensures.iter().map(|(ensure, _)| ensure.target.clone()).collect(),
-            steps: in_order(wanted.ensures, wanted.patches, removals),
-            reads: wanted.reads,
-            failures: wanted.failures,
-            cause: wanted.cause,
-            keep: rule.lifecycle.synchronize,
-            over,
-            skipped: wanted.skipped,
-            said: wanted.said,
-            adopted: adopted.unwrap_or_default(),
-        }))
+        plan.over = plan.settle
+            && plan.wants().next().is_none()
+            && plan.failures.is_empty()
+            && plan.cause.is_none();
+        plan.keep = rule.lifecycle.synchronize;
+        let removals = self.removals(&rule, &plan, &claimed);
+        plan.finish_with(removals);
+        Decision::Do(Box::new(plan))
     }
 
     /// The claims of a rule on downstreams of a trigger, and what each is worth.
-    fn claims(&self, key: &Key) -> Vec<(ObjectId, Ownership, Proof)> {
+    fn claims(&self, key: &WorkKey) -> Vec<(ObjectId, Ownership, Proof)> {
         let claimed = self.cache.claimed_by(&key.trigger);
         claimed
             .filter_map(|(id, object)| {
@@ -138,15 +127,14 @@ impl Controller {
     fn removals(
         &self,
         rule: &Rule,
-        wanted: &Desired,
+        plan: &Plan,
         claimed: &[(ObjectId, Ownership, Proof)],
     ) -> Vec<PlanStep> {
-        if !wanted.settle || !rule.lifecycle.synchronize {
+        if !plan.settle || !rule.lifecycle.synchronize {
             return Vec::new();
         }
-        let targets: BTreeSet<(KindKey, &str, &str)> =
-            wanted.ensures.iter().map(|(ensure, _)| place(&ensure.target)).collect();
-        let whole = wanted.failures.is_empty();
+        let targets: BTreeSet<(KindKey, &str, &str)> = plan.wants().map(place).collect();
+        let whole = plan.failures.is_empty();
         let mut removals = Vec::new();
         for (id, mark, proof) in claimed {
             let unwanted = !targets.contains(&place(id))
@@ -154,7 +142,7 @@ impl Controller {
                 && !mark.is_final()
                 && self.lives(rule, mark)
                 && !self.may_be_anothers(&rule.id, id, mark)
-                && (whole || self.lost_its_source(&wanted.failures, id, mark));
+                && (whole || self.lost_its_source(&plan.failures, id, mark));
             // Whatever an unsigned claim says, the rule touches only what it could have made.
             if !unwanted || (*proof != Proof::Proven && !may_make(rule, id)) {
                 continue;
@@ -175,19 +163,13 @@ impl Controller {
     }
 
     /// Of what a rule wants of a trigger that only claims name: what carries such a claim, or did.
-    fn adopted(
-        &self,
-        key: &Key,
-        state: &KeyState,
-        ensures: &[(Ensure, Option<Sender>)],
-    ) -> BTreeSet<ObjectId> {
-        let targets = ensures.iter().map(|(ensure, _)| &ensure.target);
+    fn adopted(&self, key: &WorkKey, state: &KeyState, plan: &Plan) -> BTreeSet<ObjectId> {
         let is_claimed = |target: &&ObjectId| {
             let mark = self.cache.get(target).and_then(Ownership::read);
             state.adopted.contains(*target)
                 || mark.is_some_and(|mark| mark.is_by(&key.rule, &key.trigger))
         };
-        targets.filter(is_claimed).cloned().collect()
+        plan.wants().filter(is_claimed).cloned().collect()
     }
 
     /// Whether the kind of the trigger that a claim names is followed, so that an absent one is gone.
@@ -224,7 +206,7 @@ impl Controller {
     ///
     /// The rule cannot be evaluated any more, so its record says what it made and what is to happen with it. Kinds that
     /// were never listed are followed first: a policy may be deleted while this process starts.
-    fn decide_removed(&self, key: &Key) -> Decision {
+    fn decide_removed(&self, key: &WorkKey) -> Decision {
         let removed = self.removed(key);
         let kinds: BTreeSet<Gvk> = removed
             .iter()
@@ -232,7 +214,7 @@ impl Controller {
             .filter(|kind| match self.cache.kinds.get(&KindKey::of(kind)) {
                 Some(known) if known.revision > 0 => false,
                 // Of a kind that is gone nothing is left.
-                Some(KindMirror { state: State::Failed(error), .. }) => {
+                Some(KindMirror { state: KindState::Failed(error), .. }) => {
                     error.reason != Reason::UnknownKind
                 }
                 _ => true,
@@ -321,23 +303,6 @@ fn lacking(sight: &CacheView<'_>) -> Option<Decision> {
         questions.retain(|asked| matches!(asked, Lookup::Access(_)));
     }
     (!questions.is_empty()).then_some(Decision::Ask(questions))
-}
-
-/// What is to be done, in this order: Namespaces first, since what goes into them needs them; deletions last, so that a
-/// downstream that is renamed is never missing in between.
-fn in_order(
-    ensures: Vec<(Ensure, Option<Sender>)>,
-    patches: Vec<Patch>,
-    removals: Vec<PlanStep>,
-) -> VecDeque<PlanStep> {
-    let (namespaces, others): (Vec<_>, Vec<_>) =
-        ensures.into_iter().partition(|(ensure, _)| ensure.target.gvk.kind == "Namespace");
-    let ensures = namespaces.into_iter().chain(others);
-    ensures
-        .map(|(ensure, user)| PlanStep::Ensure(Box::new(ensure), user))
-        .chain(patches.into_iter().map(|patch| PlanStep::Patch(Box::new(patch))))
-        .chain(removals)
-        .collect()
 }
 
 fn place(id: &ObjectId) -> (KindKey, &str, &str) {

@@ -3,77 +3,23 @@
 use std::sync::Arc;
 
 use kiln_cluster::KindKey;
-use kiln_engine::{
-    Effect, Ensure, Event, Failure, FailureKind, Ownership, Patch, PatchTarget, RecordedRead,
-    RuleOutcome, Verdict,
-};
+use kiln_engine::{Event, Failure, FailureKind, Ownership, Verdict};
 use kiln_object::metadata;
 use kiln_rules::{Operation, Rule};
 use kiln_value::Value;
 
 use crate::cache::CacheView;
 use crate::controller::Controller;
-use crate::left::{Left, Sender};
+use crate::left::Left;
+use crate::plan::{Plan, PlanStep};
 use crate::reports::Said;
 use crate::signature::Proof;
-use crate::work_queue::{Cause, Condition, Evidence, Key, KeyState, Pending, Waiting};
-
-/// What a rule wants of a trigger.
-pub(crate) struct Desired {
-    pub(crate) ensures: Vec<(Ensure, Option<Sender>)>,
-    pub(crate) patches: Vec<Patch>,
-    pub(crate) failures: Vec<Failure>,
-    pub(crate) reads: Vec<RecordedRead>,
-    pub(crate) cause: Option<Cause>,
-    /// Only unsigned claims say that the trigger is one: only what carries them is written.
-    pub(crate) only_claimed: bool,
-    /// Objects that are not wanted go.
-    pub(crate) settle: bool,
-    /// The trigger came, changed or went in a way that is none of the rule's business.
-    pub(crate) nothing: bool,
-    /// Labels or annotations changed, and the rule makes nothing of it.
-    pub(crate) skipped: bool,
-    pub(crate) said: Option<Said>,
-}
-
-impl Desired {
-    fn nothing() -> Self {
-        Desired {
-            ensures: Vec::new(),
-            patches: Vec::new(),
-            failures: Vec::new(),
-            reads: Vec::new(),
-            cause: None,
-            only_claimed: false,
-            settle: false,
-            nothing: true,
-            skipped: false,
-            said: None,
-        }
-    }
-}
-
-impl Desired {
-    fn take(&mut self, ensures: Vec<(Ensure, Option<Sender>)>, outcome: RuleOutcome) {
-        self.nothing = false;
-        self.ensures.extend(ensures);
-        self.patches.extend(outcome.effects.into_iter().filter_map(|effect| match effect {
-            Effect::Patch(patch) if patch.target != PatchTarget::Trigger => Some(*patch),
-            _ => None,
-        }));
-        self.failures.extend(outcome.failures);
-        for read in outcome.reads {
-            if !self.reads.contains(&read) {
-                self.reads.push(read);
-            }
-        }
-    }
-}
+use crate::work_queue::{Cause, Condition, Evidence, KeyState, Pending, Waiting, WorkKey};
 
 /// A key that is looked at: its rule, what is known of it, and what the rule is shown.
 struct Look<'l, 's> {
     rule: &'l Arc<Rule>,
-    key: &'l Key,
+    key: &'l WorkKey,
     state: &'l KeyState,
     sight: &'l CacheView<'s>,
 }
@@ -81,11 +27,11 @@ struct Look<'l, 's> {
 /// What came of the events of a trigger.
 enum Happened {
     /// One of them decides what there is to be.
-    Decides(Box<Desired>),
+    Decides(Box<Plan>),
     /// None of them does.
     Nothing {
         /// What there is to be all the same.
-        once: Box<Desired>,
+        once: Box<Plan>,
         /// Who caused one of them is not known.
         unknown_user: bool,
         /// One of them is none of the rule's business.
@@ -108,12 +54,12 @@ impl Controller {
     pub(crate) fn desired_synchronized(
         &self,
         rule: &Arc<Rule>,
-        key: &Key,
+        key: &WorkKey,
         state: &KeyState,
         sight: &CacheView<'_>,
-    ) -> Result<Desired, Option<Condition>> {
+    ) -> Result<Plan, Option<Condition>> {
         let looked_at = Look { rule, key, state, sight };
-        let mut once = Desired::nothing();
+        let mut once = Plan::nothing();
         for pending in &state.pending {
             if pending.sent.is_some() {
                 let event = pending.event(None);
@@ -146,8 +92,8 @@ impl Controller {
     fn desired_of_gone(
         &self,
         look: &Look<'_, '_>,
-        mut once: Desired,
-    ) -> Result<Desired, Option<Condition>> {
+        mut once: Plan,
+    ) -> Result<Plan, Option<Condition>> {
         let Look { rule, key, state, sight } = *look;
         // Of several deletions that are known (a watch and a request), the one with a user says more.
         let deleted = state
@@ -185,7 +131,7 @@ impl Controller {
     }
 
     /// Of what happened to a trigger that is there: the first event that the rule takes decides, and becomes the cause.
-    fn desired_of_events(&self, look: &Look<'_, '_>, live: &Value, mut once: Desired) -> Happened {
+    fn desired_of_events(&self, look: &Look<'_, '_>, live: &Value, mut once: Plan) -> Happened {
         let Look { rule, state, sight, .. } = *look;
         let (mut unknown_user, mut unasked) = (false, false);
         let is_stored = |pending: &&Pending| {
@@ -213,17 +159,17 @@ impl Controller {
                     };
                     let ensures = self.ensures(rule, &outcome, &event, sight, state);
                     // Where it makes no difference who it was, the trigger may change.
-                    let bound = rule.asks_for_user() || ensures.iter().any(|(_, by)| by.is_some());
+                    let bound = rule.asks_for_user() || ensures.iter().any(PlanStep::is_for_user);
                     let left = user.as_ref().and(event.trigger()).filter(|_| bound).map(Left::of);
                     let cause = Cause { operation: event.operation, user, evidence, left };
                     let mut wanted =
-                        Desired { cause: Some(cause), settle: true, said, ..Desired::nothing() };
+                        Plan { cause: Some(cause), settle: true, said, ..Plan::nothing() };
                     wanted.take(ensures, outcome);
                     return Happened::Decides(Box::new(wanted));
                 }
                 Verdict::Lapsed => {
-                    let lapsed = Desired { settle: true, nothing: false, ..Desired::nothing() };
-                    return Happened::Decides(Box::new(Desired { said, ..lapsed }));
+                    let lapsed = Plan { settle: true, nothing: false, ..Plan::nothing() };
+                    return Happened::Decides(Box::new(Plan { said, ..lapsed }));
                 }
                 Verdict::Skip | Verdict::NoMatch => {
                     once.skipped |= outcome.verdict == Verdict::Skip && only_labels(pending, live);
@@ -242,8 +188,8 @@ impl Controller {
         look: &Look<'_, '_>,
         live: &Value,
         cause: &Cause,
-        once: Desired,
-    ) -> Desired {
+        once: Plan,
+    ) -> Plan {
         let Look { rule, key, state, sight } = *look;
         let unsure = cause.evidence != Evidence::Known && cause.user.is_none();
         let only_claimed = cause.evidence == Evidence::Claimed;
@@ -265,7 +211,7 @@ impl Controller {
         let outcome = self.run(rule, &event, sight, state);
         let said = Said::of(&outcome);
         if outcome.is_excepted() || !outcome.asked {
-            return Desired { said, ..once };
+            return Plan { said, ..once };
         }
         // What cannot be made again without its request stays as it is, until the next one.
         let source_is_missing =
@@ -286,8 +232,7 @@ impl Controller {
         {
             return once;
         }
-        let mut wanted =
-            Desired { settle: true, nothing: false, only_claimed, ..Desired::nothing() };
+        let mut wanted = Plan { settle: true, nothing: false, only_claimed, ..Plan::nothing() };
         // What is not a trigger any more has nothing to report.
         wanted.said = said.or(Some(Said::Nothing));
         wanted.take(self.ensures(rule, &outcome, &event, sight, state), outcome);
@@ -296,13 +241,13 @@ impl Controller {
     }
 
     /// Whether something says that a key's rule made it of its trigger.
-    fn has_claims(&self, key: &Key) -> bool {
+    fn has_claims(&self, key: &WorkKey) -> bool {
         let mut claims = self.cache.claimed_by(&key.trigger);
         claims.any(|(_, object)| Ownership::read(object).is_some_and(|mark| mark.is_of(&key.rule)))
     }
 
     /// The trigger of a key, unless it is gone or about to be.
-    fn live_trigger(&self, key: &Key) -> Option<&Value> {
+    fn live_trigger(&self, key: &WorkKey) -> Option<&Value> {
         let (_, object) = self.cache.by_uid(&key.trigger)?;
         (!metadata::is_deleted(object)).then_some(object)
     }
@@ -314,12 +259,12 @@ impl Controller {
     pub(crate) fn desired_once(
         &self,
         rule: &Arc<Rule>,
-        key: &Key,
+        key: &WorkKey,
         state: &KeyState,
         sight: &CacheView<'_>,
-    ) -> Result<Desired, Option<Condition>> {
+    ) -> Result<Plan, Option<Condition>> {
         let live = self.live_trigger(key);
-        let mut wanted = Desired::nothing();
+        let mut wanted = Plan::nothing();
         let mut unknown_user = false;
         for pending in &state.pending {
             let of_nothing = pending.sent.is_some() || pending.operation == Some(Operation::Delete);
@@ -367,11 +312,11 @@ impl Controller {
         rule.asks_for_user()
             && event.user.is_none()
             && event.operation.is_some()
-            && self.now < event.since + self.env.settings.hint_life
+            && self.now < event.since + self.env.settings.requests.hint_life
     }
 
     /// Whether the kind of a key's trigger is followed, so that an absent one is gone.
-    fn trigger_kind_is_known(&self, key: &Key) -> bool {
+    fn trigger_kind_is_known(&self, key: &WorkKey) -> bool {
         let state = self.queue.get(key);
         if let Some(id) = state.and_then(|state| state.trigger.as_ref()) {
             return self.cache.is_known(&KindKey::of(&id.gvk));

@@ -10,12 +10,12 @@ use crate::cache::{Difference, revision_of};
 use crate::compare::content_of;
 use crate::controller::Controller;
 use crate::signature::Proof;
-use crate::work_queue::{Key, Pending};
+use crate::work_queue::{Pending, WorkKey};
 
 impl Controller {
     /// Whether no rule sees an object, or a subresource of it.
     pub(crate) fn is_filtered(&self, id: &ObjectId, subresource: &str) -> bool {
-        let mut filters = self.env.settings.filters.iter();
+        let mut filters = self.env.settings.rules.filters.iter();
         filters.any(|filter| filter.takes(&id.gvk, subresource, &id.namespace, &id.name))
     }
 
@@ -23,7 +23,7 @@ impl Controller {
     pub(crate) fn on_difference(&mut self, difference: &Difference, own: bool) {
         let Difference { id, old, new, touched } = difference;
         self.on_claim(difference);
-        if KindKey::of(&id.gvk) == KindKey::of(&self.env.settings.update_requests) {
+        if KindKey::of(&id.gvk) == KindKey::of(&self.env.settings.requests.kind) {
             self.request_changed(id, new.as_ref());
         }
         for key in self.queue.readers_of(id, [old.as_ref(), new.as_ref()]) {
@@ -56,9 +56,9 @@ impl Controller {
             let Some(trigger) = mark.labels.trigger_uid.clone() else { continue };
             let rule = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id));
             let Some(rule) = rule.filter(|rule| rule.lifecycle.synchronize) else { continue };
-            let key = Key { rule: rule.id.clone(), trigger };
+            let key = WorkKey { rule: rule.id.clone(), trigger };
             self.remember_cause(&key, &mark, self.proof(object));
-            match self.env.settings.made_again_after {
+            match self.env.settings.retry.made_again_after {
                 wait if wait > 0 && new.is_none() => self.queue.enqueue_at(&key, self.now + wait),
                 _ => self.queue.enqueue(&key, self.now),
             }
@@ -100,13 +100,13 @@ impl Controller {
         let Some(mark) = is_proven(old).filter(|mark| self.is_wanted(old, mark)) else { return };
         let rule = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id));
         if let Some((rule, trigger)) = rule.zip(mark.labels.trigger_uid.clone()) {
-            let key = Key { rule: rule.id.clone(), trigger };
+            let key = WorkKey { rule: rule.id.clone(), trigger };
             self.downstreams.was_replaced(id, key);
         }
     }
 
     /// Forgets what was deleted and a key does not want any more.
-    pub(crate) fn forget_replaced(&mut self, key: &Key) {
+    pub(crate) fn forget_replaced(&mut self, key: &WorkKey) {
         let state = self.queue.get(key);
         let wants = state.map(|state| state.wants.as_slice()).unwrap_or_default();
         self.downstreams.forget_replaced(key, wants);
@@ -176,7 +176,7 @@ impl Controller {
             .cloned()
             .collect();
         for rule in rules {
-            let key = Key { rule: rule.id.clone(), trigger: uid.clone() };
+            let key = WorkKey { rule: rule.id.clone(), trigger: uid.clone() };
             // What it made of objects that were there is kept in step all the same.
             if rule.trigger.existing_only && self.queue.get(&key).is_none() {
                 continue;
@@ -206,7 +206,7 @@ impl Controller {
                 state.add(event, rule.asks_for_user());
             }
             // Exclusion of users is known from requests, and those of other processes take a moment.
-            match self.env.settings.patience {
+            match self.env.settings.requests.patience {
                 wait if wait > 0 && user.is_none() && !own => {
                     self.queue.enqueue_at(&key, self.now + wait);
                 }

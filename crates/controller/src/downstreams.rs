@@ -8,7 +8,7 @@ use kiln_engine::ContentHash;
 use kiln_object::{ObjectId, metadata};
 use kiln_value::{Str, Value};
 
-use crate::work_queue::Key;
+use crate::work_queue::WorkKey;
 
 /// How long an edit stays at most that is made again and again, when no other rule makes it.
 const LONGEST_OPEN: u64 = 5_000;
@@ -33,7 +33,7 @@ pub(crate) struct Downstreams {
     /// Objects of the engine's whose claim was edited by others, by UID.
     edited: HashSet<Str>,
     /// Where objects of the engine's were that others deleted, and the key that wants them.
-    replaced: HashMap<ObjectId, Key>,
+    replaced: HashMap<ObjectId, WorkKey>,
     /// What differs from what was sent right after it was written: what a server adds.
     settled: HashMap<ObjectId, (ContentHash, ContentHash)>,
     contests: HashMap<ObjectId, Contest>,
@@ -65,7 +65,7 @@ impl Downstreams {
     }
 
     /// Others deleted an object that a key wants.
-    pub(crate) fn was_replaced(&mut self, id: &ObjectId, wanted_by: Key) {
+    pub(crate) fn was_replaced(&mut self, id: &ObjectId, wanted_by: WorkKey) {
         self.replaced.insert(id.clone(), wanted_by);
     }
 
@@ -75,12 +75,12 @@ impl Downstreams {
     }
 
     /// Forgets what was deleted and a key does not want any more.
-    pub(crate) fn forget_replaced(&mut self, key: &Key, wants: &[ObjectId]) {
+    pub(crate) fn forget_replaced(&mut self, key: &WorkKey, wants: &[ObjectId]) {
         self.replaced.retain(|id, owner| owner != key || wants.contains(id));
     }
 
     /// Whether others were seen to edit the claim on an object that the engine wrote for a key, or to replace it.
-    pub(crate) fn claim_was_edited(&self, key: &Key, id: &ObjectId, object: &Value) -> bool {
+    pub(crate) fn claim_was_edited(&self, key: &WorkKey, id: &ObjectId, object: &Value) -> bool {
         metadata::uid(object).is_some_and(|uid| self.edited.contains(uid))
             || self.replaced.get(id) == Some(key)
     }

@@ -6,7 +6,7 @@ use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Rule, Write};
 use kiln_value::Value;
 
-use crate::cache::State;
+use crate::cache::KindState;
 use crate::compare::{
     content_only, covers, fingerprint, is_foreign, live_form, replacement, same, taken_over,
     wanted_form,
@@ -14,9 +14,9 @@ use crate::compare::{
 use crate::controller::Controller;
 use crate::left::Sender;
 use crate::ownership::{left_of, marked};
-use crate::plan::{Doing, Next, PlanStep};
+use crate::plan::{CallPhase, NextCall, PlanStep, call};
 use crate::signature::Proof;
-use crate::work_queue::{Condition, Key, Waiting};
+use crate::work_queue::{Condition, Waiting, WorkKey};
 
 /// An object against what a rule wants it to be.
 struct Compared {
@@ -38,14 +38,14 @@ struct Compared {
 }
 
 /// Something that cannot be done now.
-fn later(reason: Waiting, message: String) -> Next {
-    Next::Later(Condition { reason, message })
+fn later(reason: Waiting, message: String) -> NextCall {
+    Err(Condition { reason, message })
 }
 
 impl Controller {
     /// The call that makes an object what a rule wants, if it takes one.
     ///
-    /// Runs again after every write and every watch event of the object, so it must end at `Done` for an object that is
+    /// Runs again after every write and every watch event of the object, so it must end at nothing for an object that is
     /// as wanted: a difference that a write does not remove would be written forever. Three things keep that from
     /// happening: comparing in the form that servers store (`live_form`), one dry run for a difference that may be
     /// defaults of the server (`settled` remembers the result), and a back-off for real conflicts (`contested`).
@@ -55,11 +55,11 @@ impl Controller {
     /// clear, or two rules would overwrite each other in turns.
     pub(crate) fn next_ensure(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         ensure: Box<Ensure>,
         sender: Option<Sender>,
-    ) -> Next {
-        let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else { return Next::Done };
+    ) -> NextCall {
+        let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else { return Ok(None) };
         let id = ensure.target.clone();
         if let Some(unknown) = self.kind_is_unknown(key, &id) {
             return unknown;
@@ -73,7 +73,7 @@ impl Controller {
         let wanted = marked(&ensure, &rule, &life, sender.as_ref(), &self.env.settings.claim_keys);
         let Some(live) = live else { return self.create(key, ensure, sender, wanted) };
         if ensure.existing == Existing::Keep {
-            return Next::Done;
+            return Ok(None);
         }
         let compared = self.compare(key, &ensure, sender.as_ref(), &wanted, &live);
         if let Some(other) = self.other_owner(key, &rule, &id, &compared) {
@@ -84,23 +84,23 @@ impl Controller {
             if rule.lifecycle.synchronize {
                 self.add_read(key, RecordedRead::Object(id));
             }
-            return Next::Done;
+            return Ok(None);
         }
         let Compared { edited, outdated, .. } = compared;
         let hashes = (fingerprint(&compared.form), fingerprint(&compared.live));
         if !edited && !outdated && (compared.as_wanted || self.downstreams.is_settled(&id, hashes))
         {
             self.downstreams.is_as_wanted(&id, self.now);
-            return Next::Done;
+            return Ok(None);
         }
         self.replace(key, ensure, sender, wanted, &live, &compared)
     }
 
     /// Why nothing can be said of an object: its kind is not listed, or cannot be.
-    fn kind_is_unknown(&mut self, key: &Key, id: &ObjectId) -> Option<Next> {
+    fn kind_is_unknown(&mut self, key: &WorkKey, id: &ObjectId) -> Option<NextCall> {
         let kind = KindKey::of(&id.gvk);
         match self.cache.kinds.get(&kind).map(|kind| (&kind.state, kind.revision)) {
-            Some((State::Failed(error), 0)) => {
+            Some((KindState::Failed(error), 0)) => {
                 let reason = match error.reason {
                     Reason::Forbidden => Waiting::Forbidden,
                     Reason::UnknownKind => Waiting::Missing,
@@ -117,13 +117,19 @@ impl Controller {
     }
 
     /// What to do about an object that is being deleted: it is made again when it is gone, if the rule synchronizes.
-    fn is_going(&mut self, key: &Key, ensure: &Ensure, rule: &Rule, live: &Value) -> Option<Next> {
+    fn is_going(
+        &mut self,
+        key: &WorkKey,
+        ensure: &Ensure,
+        rule: &Rule,
+        live: &Value,
+    ) -> Option<NextCall> {
         let uid = metadata::uid(live).unwrap_or_default();
         if !metadata::is_deleted(live) && !self.downstreams.is_deleting(uid) {
             return None;
         }
         if ensure.existing == Existing::Keep || !rule.lifecycle.synchronize {
-            return Some(Next::Done);
+            return Some(Ok(None));
         }
         let id = &ensure.target;
         self.queue.entry(key);
@@ -134,29 +140,28 @@ impl Controller {
     /// The call that creates an object. A part of one cannot be created without the rest.
     fn create(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         ensure: Box<Ensure>,
         sender: Option<Sender>,
         wanted: Value,
-    ) -> Next {
+    ) -> NextCall {
         if ensure.subresource.is_some() {
             self.add_read(key, RecordedRead::Object(ensure.target.clone()));
             return later(Waiting::Missing, format!("{} does not exist", ensure.target));
         }
-        let call = match ensure.write {
+        let write = match ensure.write {
             Write::Apply { manager } => {
                 Call::Apply { object: wanted.clone(), manager: manager.into(), force: true }
             }
             Write::Replace => Call::create(wanted.clone()),
         };
-        let step = PlanStep::Ensure(ensure, sender);
-        Next::Call(Box::new((call, Doing::Write { step, sent: wanted })))
+        call(write, PlanStep::Ensure(ensure, sender), CallPhase::Write { sent: wanted })
     }
 
     /// Compares an object with what a rule wants it to be.
     fn compare(
         &self,
-        key: &Key,
+        key: &WorkKey,
         ensure: &Ensure,
         sender: Option<&Sender>,
         wanted: &Value,
@@ -199,11 +204,11 @@ impl Controller {
     /// two rules would overwrite each other in turns.
     fn other_owner(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         rule: &Rule,
         id: &ObjectId,
         compared: &Compared,
-    ) -> Option<Next> {
+    ) -> Option<NextCall> {
         let mark = compared.mark.as_ref().filter(|_| !compared.mine)?;
         let other = self
             .queue
@@ -215,7 +220,7 @@ impl Controller {
             self.add_read(key, RecordedRead::Object(id.clone()));
         }
         if content_only(&compared.form) == content_only(&compared.live) {
-            return Some(Next::Done);
+            return Some(Ok(None));
         }
         // A UID says nothing to people.
         let state = self.queue.get(&other);
@@ -229,13 +234,13 @@ impl Controller {
     /// for a while if another writer insists, otherwise a write.
     fn replace(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         ensure: Box<Ensure>,
         sender: Option<Sender>,
         wanted: Value,
         live: &Value,
         compared: &Compared,
-    ) -> Next {
+    ) -> NextCall {
         let Compared { mine, edited, outdated, unchanged, .. } = *compared;
         let id = ensure.target.clone();
         let mut object = replacement(&wanted, live);
@@ -248,9 +253,9 @@ impl Controller {
             && matches!(ensure.write, Write::Replace)
             && covers(&compared.form, &compared.live, &self.env.schema)
         {
-            let call = Call::Update { object: object.clone(), subresource, dry_run: true };
-            let doing = Doing::Try { step: PlanStep::Ensure(ensure, sender), sent: object };
-            return Next::Call(Box::new((call, doing)));
+            let trial = Call::Update { object: object.clone(), subresource, dry_run: true };
+            let step = PlanStep::Ensure(ensure, sender);
+            return call(trial, step, CallPhase::Try { sent: object });
         }
         if (unchanged || edited)
             && !outdated
@@ -259,23 +264,22 @@ impl Controller {
             self.queue.enqueue_at(key, wait);
             return later(Waiting::Contested, format!("another writer keeps changing {id}"));
         }
-        let call = match ensure.write {
+        let write = match ensure.write {
             Write::Apply { manager } => {
                 object = wanted;
                 Call::Apply { object: object.clone(), manager: manager.into(), force: true }
             }
             Write::Replace => Call::Update { object: object.clone(), subresource, dry_run: false },
         };
-        let step = PlanStep::Ensure(ensure, sender);
-        Next::Call(Box::new((call, Doing::Write { step, sent: object })))
+        call(write, PlanStep::Ensure(ensure, sender), CallPhase::Write { sent: object })
     }
 
     /// Counts a correction of an object; when it was reverted too often, the time to wait for.
-    pub(crate) fn contested(&mut self, key: &Key, id: &ObjectId) -> Option<u64> {
+    pub(crate) fn contested(&mut self, key: &WorkKey, id: &ObjectId) -> Option<u64> {
         let settings = &self.env.settings;
         // Where rules fight, each correction costs another one.
         let fights = self.queue.others_wanting(id, key).next().is_some();
-        let pause = fights.then_some(settings.longest_backoff * 5);
-        self.downstreams.correct(id, self.now, settings.corrections, pause)
+        let pause = fights.then_some(settings.retry.longest_backoff * 5);
+        self.downstreams.correct(id, self.now, settings.retry.corrections, pause)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use kiln_engine::{
-    ContentHash, Cost, Effect, Ensure, EvalEnv, Event, Failure, FailureKind, Lineage, Loop,
-    Ownership, PatchTarget, RuleOutcome, RuleSet, Verdict, WithGlobals,
+    ContentHash, Cost, Effect, EvalEnv, Event, Failure, FailureKind, Lineage, Loop, Ownership,
+    PatchTarget, RuleOutcome, RuleSet, Verdict, WithGlobals,
 };
 use kiln_jmespath::AmbientSources;
 use kiln_object::{ObjectId, metadata};
@@ -18,8 +18,9 @@ use crate::cache::CacheView;
 use crate::compare::{content_only, covers, live_form, wanted_form};
 use crate::controller::Controller;
 use crate::left::{Left, Sender};
+use crate::plan::PlanStep;
 use crate::signature::Proof;
-use crate::work_queue::{Condition, Key, KeyState, Pending, Waiting};
+use crate::work_queue::{Condition, KeyState, Pending, Waiting, WorkKey};
 
 /// Evaluates rules. A host replaces it to time evaluations, and tests do that need some which take for ever or panic.
 pub trait Evaluate: Send + Sync {
@@ -72,13 +73,13 @@ impl Controller {
             kinds: &self.env.kinds,
             sources: &chance,
             external_data: &external_data,
-            limits: self.env.settings.limits,
-            protected_namespaces: &self.env.settings.protected_namespaces,
+            limits: self.env.settings.rules.limits,
+            protected_namespaces: &self.env.settings.rules.protected_namespaces,
             home: &self.env.settings.namespace,
         };
         let mut event = event.clone();
         match self.lineage(about) {
-            Ok(lineage) => event.lineage = lineage,
+            Ok(lineage) => event.context.lineage = lineage,
             Err(looped) => {
                 let mut outcome = self.evaluate(rule, &event, &eval_env);
                 if outcome.verdict == Verdict::Pass {
@@ -141,7 +142,7 @@ impl Controller {
     fn lineage(&self, object: &Value) -> Result<Lineage, Box<Loop>> {
         let mut chain = Vec::new();
         let mut at = object;
-        while chain.len() <= self.env.settings.limits.chain {
+        while chain.len() <= self.env.settings.rules.limits.chain {
             let Some(mark) = Ownership::read(at) else { break };
             let Some(uid) = mark.labels.trigger_uid.clone() else { break };
             let Some(rule) = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id)) else {
@@ -156,7 +157,8 @@ impl Controller {
         }
         let mut lineage = Lineage::default();
         for (rule, trigger) in chain.iter().rev() {
-            lineage = lineage.then(rule, trigger, &self.env.settings.limits).map_err(Box::new)?;
+            lineage =
+                lineage.then(rule, trigger, &self.env.settings.rules.limits).map_err(Box::new)?;
         }
         Ok(lineage)
     }
@@ -167,7 +169,7 @@ impl Controller {
         let Some(rule) = self.policies.rules.rules().find(|rule| mark.is_of(&rule.id)) else {
             return false;
         };
-        let state = self.queue.get(&Key { rule: rule.id.clone(), trigger });
+        let state = self.queue.get(&WorkKey { rule: rule.id.clone(), trigger });
         let wants = state.map(|state| state.wants.as_slice()).unwrap_or_default();
         ObjectId::of(object).is_ok_and(|id| wants.iter().any(|wanted| wanted.same_object(&id)))
     }
@@ -179,7 +181,7 @@ impl Controller {
         let Some(rule) = rule.filter(|rule| !rule.asks_for_user()) else { return false };
         let trigger = mark.labels.trigger_uid.as_ref().and_then(|uid| self.cache.by_uid(uid));
         let (Some((_, trigger)), Ok(id)) = (trigger, ObjectId::of(object)) else { return false };
-        let key = Key {
+        let key = WorkKey {
             rule: rule.id.clone(),
             trigger: mark.labels.trigger_uid.clone().unwrap_or_default(),
         };
@@ -204,7 +206,7 @@ impl Controller {
     }
 
     /// What a key's rule is shown.
-    pub(crate) fn sight(&self, key: &Key) -> CacheView<'_> {
+    pub(crate) fn sight(&self, key: &WorkKey) -> CacheView<'_> {
         CacheView {
             cache: &self.cache,
             kinds: &self.env.kinds,
@@ -290,7 +292,7 @@ impl Controller {
         (event, outcome)
     }
 
-    /// The objects that an evaluation wants. When it depends on who sent the request, that is kept with them.
+    /// The objects that an evaluation wants, as steps. When it depends on who sent the request, that is kept with them.
     pub(crate) fn ensures(
         &self,
         rule: &Arc<Rule>,
@@ -298,7 +300,7 @@ impl Controller {
         event: &Event,
         sight: &CacheView<'_>,
         state: &KeyState,
-    ) -> Vec<(Ensure, Option<Sender>)> {
+    ) -> Vec<PlanStep> {
         let depends =
             rule.lifecycle.synchronize && self.depends_on_user(rule, outcome, event, sight, state);
         let sender = event
@@ -309,7 +311,7 @@ impl Controller {
         let effects = outcome.effects.iter();
         effects
             .filter_map(|effect| match effect {
-                Effect::Ensure(ensure) => Some((Ensure::clone(ensure), sender.clone())),
+                Effect::Ensure(ensure) => Some(PlanStep::Ensure(ensure.clone(), sender.clone())),
                 _ => None,
             })
             .collect()
@@ -348,7 +350,7 @@ fn broke_off(rule: &Rule, event: &Event) -> RuleOutcome {
         uncertain: None,
         reads: Vec::new(),
         properties: Vec::new(),
-        lineage: event.lineage.clone(),
+        lineage: event.context.lineage.clone(),
         cost: Cost::default(),
         took: None,
         trace: None,

@@ -8,7 +8,7 @@ use kiln_engine::{ContentHash, User};
 use kiln_value::{Map, Str, Value};
 
 use crate::cache::revision_of;
-use crate::work_queue::Key;
+use crate::work_queue::WorkKey;
 
 /// The content of a trigger, and when it was so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Left {
 }
 
 /// What a key is called where it is remembered up to when claims in a user's name do not count any more.
-pub(crate) fn ended_name(key: &Key) -> Str {
+pub(crate) fn ended_name(key: &WorkKey) -> Str {
     format!("{} {}", key.trigger, key.rule).into()
 }
 

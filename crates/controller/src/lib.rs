@@ -117,11 +117,11 @@ mod update_request_status;
 mod work;
 mod work_queue;
 
-pub use controller::{Controller, ControllerEvent, Request};
+pub use controller::{CallRequest, Controller, ControllerEvent};
 pub use evaluate::{Engine, Evaluate};
-pub use lookups::{AccessCheck, Lookup, LookupResult, Question, ServiceQuestion};
+pub use lookups::{AccessCheck, Lookup, LookupQuestion, LookupResult, ServiceQuestion};
 pub use reports::{TriggerReport, TriggerResult};
-pub use settings::Settings;
+pub use settings::{RequestSettings, RetrySettings, RuleSettings, Settings};
 pub use signature::{ClaimKey, ClaimKeys};
 pub use stored_policies::{CompilePolicy, PolicyFeed, PolicySnapshot, StoredPolicy};
-pub use work_queue::{Condition, Key, Waiting};
+pub use work_queue::{Condition, Waiting, WorkKey};

@@ -15,7 +15,7 @@ use kiln_rules::Method;
 use kiln_value::{Str, Value};
 
 use crate::controller::Controller;
-use crate::work_queue::Key;
+use crate::work_queue::WorkKey;
 use kiln_engine::author::{is_policy, refusal, refusal_of_policy, signature};
 
 /// How long an answer counts, in milliseconds.
@@ -29,7 +29,7 @@ const MOST: usize = 10_000;
 
 /// A question for a host to pass on, and to answer under its number.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Question {
+pub struct LookupQuestion {
     /// The host returns the answer under this number.
     pub number: u64,
     pub asked: Lookup,
@@ -172,16 +172,16 @@ impl LookupResult {
 pub(crate) struct Lookups {
     answers: HashMap<ContentHash, (u64, LookupResult)>,
     /// By number: what was asked, and who waits for it.
-    asked: HashMap<u64, (ContentHash, BTreeSet<Key>)>,
+    asked: HashMap<u64, (ContentHash, BTreeSet<WorkKey>)>,
     /// The numbers of what was asked.
     numbers: HashMap<ContentHash, u64>,
-    out: Vec<Question>,
+    out: Vec<LookupQuestion>,
     next: u64,
 }
 
 impl Lookups {
     /// Asks for a key, which waits for the answers. What is asked already is not asked again.
-    pub(crate) fn ask(&mut self, key: &Key, lookups: Vec<Lookup>) {
+    pub(crate) fn ask(&mut self, key: &WorkKey, lookups: Vec<Lookup>) {
         for asked in lookups {
             let hash = asked.hash();
             let known = self.numbers.get(&hash);
@@ -193,12 +193,12 @@ impl Lookups {
             let number = self.next;
             self.asked.insert(number, (hash, BTreeSet::from([key.clone()])));
             self.numbers.insert(hash, number);
-            self.out.push(Question { number, asked });
+            self.out.push(LookupQuestion { number, asked });
         }
     }
 
     /// What is to be asked now.
-    pub(crate) fn poll(&mut self) -> Vec<Question> {
+    pub(crate) fn poll(&mut self) -> Vec<LookupQuestion> {
         std::mem::take(&mut self.out)
     }
 
@@ -208,7 +208,7 @@ impl Lookups {
         number: u64,
         answer: LookupResult,
         now: u64,
-    ) -> BTreeSet<Key> {
+    ) -> BTreeSet<WorkKey> {
         let Some((hash, waiting)) = self.asked.remove(&number) else { return BTreeSet::new() };
         self.numbers.remove(&hash);
         if self.answers.len() >= MOST {
@@ -287,13 +287,13 @@ impl Controller {
         KnownAnswers {
             lookups: &self.lookups,
             now: self.now,
-            on: self.env.settings.services,
+            on: self.env.settings.rules.services,
             missing: RefCell::default(),
         }
     }
 
     /// What services and the API server are to be asked. Questions come once, and each wants an answer.
-    pub fn take_questions(&mut self) -> Vec<Question> {
+    pub fn take_questions(&mut self) -> Vec<LookupQuestion> {
         self.lookups.poll()
     }
 
@@ -315,9 +315,9 @@ mod tests {
 
     use super::*;
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> WorkKey {
         let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "p".into() };
-        Key { rule: RuleId { policy, rule: "r".into() }, trigger: name.into() }
+        WorkKey { rule: RuleId { policy, rule: "r".into() }, trigger: name.into() }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::cache::{differs, revision_of};
 use crate::controller::Controller;
 use crate::dispatch::operation_of;
 use crate::left::Left;
-use crate::work_queue::{Key, Pending};
+use crate::work_queue::{Pending, WorkKey};
 
 /// How often old hints are looked for.
 const FORGET: u64 = 1_000;
@@ -163,7 +163,7 @@ impl Controller {
             }
             Unseen::Over => {}
             Unseen::No if joined => {}
-            Unseen::No => self.observed.add(hint, self.now, self.env.settings.hints),
+            Unseen::No => self.observed.add(hint, self.now, self.env.settings.requests.hints),
         }
     }
 
@@ -176,8 +176,9 @@ impl Controller {
 
     pub(crate) fn forget_old_hints(&mut self) {
         let cache = &self.cache;
-        self.observed
-            .forget_old(self.now, self.env.settings.hint_life, |kind| cache.is_followed(kind));
+        self.observed.forget_old(self.now, self.env.settings.requests.hint_life, |kind| {
+            cache.is_followed(kind)
+        });
     }
 
     /// What a request did before this process began to watch: of that only the request tells.
@@ -251,12 +252,12 @@ impl Controller {
     }
 
     /// The keys of a trigger that know of an operation, and not who did it.
-    fn keys_without_user(&self, uid: &Str, waits: impl Fn(&Pending) -> bool) -> Vec<Key> {
+    fn keys_without_user(&self, uid: &Str, waits: impl Fn(&Pending) -> bool) -> Vec<WorkKey> {
         self.policies
             .rules
             .rules()
             .filter(|rule| self.observed.are_for(&rule.id.policy))
-            .map(|rule| Key { rule: rule.id.clone(), trigger: uid.clone() })
+            .map(|rule| WorkKey { rule: rule.id.clone(), trigger: uid.clone() })
             .filter(|key| self.queue.get(key).is_some_and(|s| s.pending.iter().any(&waits)))
             .collect()
     }
@@ -266,11 +267,11 @@ impl Controller {
         let uid = hint.uid().map(Str::from);
         let uid = uid.or_else(|| self.cache.get(id).and_then(metadata::uid).map(Str::from));
         let Some(uid) = uid else {
-            return self.observed.add(hint, self.now, self.env.settings.hints);
+            return self.observed.add(hint, self.now, self.env.settings.requests.hints);
         };
         let seen = self.keys_without_user(&uid, |event| event.may_come_from(&hint));
         if seen.is_empty() {
-            return self.observed.add(hint, self.now, self.env.settings.hints);
+            return self.observed.add(hint, self.now, self.env.settings.requests.hints);
         }
         for key in seen {
             let state = self.queue.entry(&key);
@@ -312,7 +313,7 @@ impl Controller {
             // A stored request is the same for the next leader.
             let name =
                 hint.request.clone().unwrap_or_else(|| self.observed.sent.to_string().into());
-            let key = Key { rule, trigger: format!("request/{name}").into() };
+            let key = WorkKey { rule, trigger: format!("request/{name}").into() };
             let event = Pending {
                 old: hint.old_object.clone(),
                 user: Some(hint.user.clone()),

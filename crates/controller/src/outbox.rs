@@ -9,8 +9,8 @@ use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_value::Str;
 
-use crate::controller::{ControllerEvent, Request};
-use crate::work_queue::Key;
+use crate::controller::{CallRequest, ControllerEvent};
+use crate::work_queue::WorkKey;
 
 /// How many events wait at most to be taken.
 const MOST_EVENTS: usize = 4_096;
@@ -20,8 +20,8 @@ const MOST_EVENTS: usize = 4_096;
 pub(crate) enum Purpose {
     Records,
     List(KindKey),
-    Step(Key),
-    Refresh(Key, ObjectId),
+    Step(WorkKey),
+    Refresh(WorkKey, ObjectId),
     Record(ObjectId),
     RecordRead(ObjectId),
     Checkpoint,
@@ -36,7 +36,7 @@ pub(crate) struct Outbox {
     /// By ticket: what the answers are for that have not come yet.
     purposes: HashMap<u64, Purpose>,
     last_ticket: u64,
-    calls: Vec<Request>,
+    calls: Vec<CallRequest>,
     events: VecDeque<ControllerEvent>,
     /// How often work on a key panicked. Evaluations count here, which change nothing else.
     panics: Cell<u64>,
@@ -53,7 +53,7 @@ impl Outbox {
     ) {
         self.last_ticket += 1;
         self.purposes.insert(self.last_ticket, purpose);
-        self.calls.push(Request { ticket: self.last_ticket, call, author, rule });
+        self.calls.push(CallRequest { ticket: self.last_ticket, call, author, rule });
     }
 
     /// What an answer is for; none for one that came before.
@@ -62,7 +62,7 @@ impl Outbox {
     }
 
     /// The calls that are to be carried out now.
-    pub(crate) fn poll(&mut self) -> Vec<Request> {
+    pub(crate) fn poll(&mut self) -> Vec<CallRequest> {
         std::mem::take(&mut self.calls)
     }
 

@@ -22,7 +22,7 @@ impl Controller {
     }
 
     pub(crate) fn record_answered(&mut self, id: &ObjectId, answer: Result<Reply, ApiError>) {
-        let retry_at = self.now + self.env.settings.backoff;
+        let retry_at = self.now + self.env.settings.retry.backoff;
         let namespace = self.env.settings.namespace.clone();
         match self.policies.on_reply(id, answer, &namespace, retry_at) {
             RecordNews::Stored => self.activate(id),
@@ -32,7 +32,7 @@ impl Controller {
     }
 
     pub(crate) fn record_read(&mut self, id: &ObjectId, answer: Result<Reply, ApiError>) {
-        self.policies.on_read(id, answer, self.now + self.env.settings.backoff);
+        self.policies.on_read(id, answer, self.now + self.env.settings.retry.backoff);
     }
 
     /// Up to where everything was served by now.
@@ -91,13 +91,13 @@ impl Controller {
 
     pub(crate) fn checkpoint_answered(&mut self, answer: Result<Reply, ApiError>) {
         let settings = &self.env.settings;
-        let retry_at = self.now + settings.backoff;
+        let retry_at = self.now + settings.retry.backoff;
         if let Some(call) = self.checkpoint.on_reply(answer, &settings.namespace, retry_at) {
             self.ask(Purpose::CheckpointRead, call);
         }
     }
 
     pub(crate) fn checkpoint_read(&mut self, answer: Result<Reply, ApiError>) {
-        self.checkpoint.on_read(answer, self.now + self.env.settings.backoff);
+        self.checkpoint.on_read(answer, self.now + self.env.settings.retry.backoff);
     }
 }

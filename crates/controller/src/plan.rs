@@ -5,7 +5,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use kiln_cluster::{Call, KindKey, Preconditions};
-use kiln_engine::{Ensure, Existing, Failure, Ownership, Patch, PatchTarget, RecordedRead};
+use kiln_engine::{
+    Effect, Ensure, Existing, Failure, Ownership, PatchEffect, PatchTarget, RecordedRead,
+    RuleOutcome,
+};
 use kiln_object::{ObjectId, metadata};
 use kiln_value::{Str, Value};
 
@@ -15,36 +18,95 @@ use crate::left::Sender;
 use crate::outbox::Purpose;
 use crate::ownership::released;
 use crate::reports::Said;
-use crate::work_queue::{Cause, Condition, Key, Pending};
+use crate::work_queue::{Cause, Condition, Pending, WorkKey};
 
-/// What is to be done about a key.
+/// What is to be done about a key. The evaluation of its rule fills it, the decision completes it, and its steps are taken
+/// one by one: this is the one form that an object has from the engine's effect to the call.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     pub(crate) steps: VecDeque<PlanStep>,
-    pub(crate) wants: Vec<ObjectId>,
     pub(crate) reads: Vec<RecordedRead>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) cause: Option<Cause>,
+    /// Only unsigned claims say that the trigger is one: only what carries them is written.
+    pub(crate) only_claimed: bool,
+    /// Of such a trigger: the objects that are written for it.
+    pub(crate) adopted: BTreeSet<ObjectId>,
+    /// Objects that are not wanted go.
+    pub(crate) settle: bool,
+    /// The trigger came, changed or went in a way that is none of the rule's business.
+    pub(crate) nothing: bool,
     /// The key is remembered afterwards.
     pub(crate) keep: bool,
     /// The trigger is none any more.
     pub(crate) over: bool,
-    /// Of a trigger that only claims name: the objects that are written for it.
-    pub(crate) adopted: BTreeSet<ObjectId>,
-    /// Labels changed, and nothing came of it.
+    /// Labels or annotations changed, and the rule makes nothing of it.
     pub(crate) skipped: bool,
     /// What is reported of it.
     pub(crate) said: Option<Said>,
 }
 
+impl Plan {
+    /// Nothing is to be done, because nothing happened that the rule takes.
+    pub(crate) fn nothing() -> Self {
+        Plan { nothing: true, ..Plan::default() }
+    }
+
+    /// Adds what an evaluation wants: these objects, and the rest of its outcome.
+    pub(crate) fn take(&mut self, ensures: Vec<PlanStep>, outcome: RuleOutcome) {
+        self.nothing = false;
+        self.steps.extend(ensures);
+        self.steps.extend(outcome.effects.into_iter().filter_map(|effect| match effect {
+            Effect::Patch(patch) if patch.target != PatchTarget::Trigger => {
+                Some(PlanStep::Patch(patch))
+            }
+            _ => None,
+        }));
+        self.failures.extend(outcome.failures);
+        for read in outcome.reads {
+            if !self.reads.contains(&read) {
+                self.reads.push(read);
+            }
+        }
+    }
+
+    /// The objects that there are to be.
+    pub(crate) fn wants(&self) -> impl Iterator<Item = &ObjectId> {
+        self.steps.iter().filter_map(|step| match step {
+            PlanStep::Ensure(ensure, _) => Some(&ensure.target),
+            _ => None,
+        })
+    }
+
+    /// Adds removals, and puts all steps in order: Namespaces first, since what goes into them needs them; deletions last,
+    /// so that a downstream that is renamed is never missing in between.
+    pub(crate) fn finish_with(&mut self, removals: Vec<PlanStep>) {
+        self.steps.extend(removals);
+        self.steps.make_contiguous().sort_by_key(|step| match step {
+            PlanStep::Ensure(ensure, _) if ensure.target.gvk.kind == "Namespace" => 0,
+            PlanStep::Ensure(..) => 1,
+            PlanStep::Patch(_) => 2,
+            PlanStep::Delete(_) | PlanStep::Release(_) => 3,
+        });
+    }
+}
+
 /// One thing to do.
 #[derive(Debug)]
 pub(crate) enum PlanStep {
+    /// An object is to be so; with the user in whose name, if that makes a difference.
     Ensure(Box<Ensure>, Option<Sender>),
     /// A stored object is to be changed.
-    Patch(Box<Patch>),
+    Patch(Box<PatchEffect>),
     Delete(ObjectId),
     Release(ObjectId),
+}
+
+impl PlanStep {
+    /// Whether it is in the name of a user.
+    pub(crate) fn is_for_user(&self) -> bool {
+        matches!(self, PlanStep::Ensure(_, Some(_)))
+    }
 }
 
 /// Work on a key.
@@ -52,7 +114,7 @@ pub(crate) enum PlanStep {
 pub(crate) struct Job {
     pub(crate) plan: Plan,
     /// What is being done.
-    pub(crate) current: Option<Doing>,
+    pub(crate) current: Option<InFlight>,
     /// Events that this work answers.
     pub(crate) pending: Vec<Pending>,
     pub(crate) conditions: Vec<Condition>,
@@ -77,38 +139,43 @@ impl Job {
     }
 }
 
+/// A step whose call is under way.
 #[derive(Debug)]
-pub(crate) enum Doing {
+pub(crate) struct InFlight {
+    pub(crate) step: PlanStep,
+    pub(crate) phase: CallPhase,
+}
+
+/// What the call of a step is for.
+#[derive(Debug)]
+pub(crate) enum CallPhase {
     Write {
-        step: PlanStep,
         sent: Value,
     },
     /// A trial, to see what a server would store.
     Try {
-        step: PlanStep,
         sent: Value,
     },
     Delete {
-        id: ObjectId,
         uid: Str,
     },
     /// Reads the trigger again, before something is deleted because of it.
     Verify {
-        step: PlanStep,
         trigger: ObjectId,
     },
 }
 
-/// What to do about a step.
-pub(crate) enum Next {
-    Done,
-    Call(Box<(Call, Doing)>),
-    Later(Condition),
+/// What a step takes: nothing any more, a call, or something that is not there yet.
+pub(crate) type NextCall = Result<Option<Box<(Call, InFlight)>>, Condition>;
+
+/// The call of a step.
+pub(crate) fn call(call: Call, step: PlanStep, phase: CallPhase) -> NextCall {
+    Ok(Some(Box::new((call, InFlight { step, phase }))))
 }
 
 impl Controller {
     /// Looks at a key, and begins what is to be done.
-    pub(crate) fn reconcile(&mut self, key: &Key) {
+    pub(crate) fn reconcile(&mut self, key: &WorkKey) {
         let now = self.now;
         if let Some(state) = self.queue.get_mut(key) {
             state.at.get_or_insert(now);
@@ -161,7 +228,7 @@ impl Controller {
                     (state.cause.replace(cause).and_then(|before| before.left), now)
                 });
                 state.adopted.append(&mut plan.adopted);
-                self.queue.set_wants(key, std::mem::take(&mut plan.wants));
+                self.queue.set_wants(key, plan.wants().cloned().collect());
                 self.forget_replaced(key);
                 self.queue.set_reads(key, std::mem::take(&mut plan.reads));
                 if let Some((Some(before), Some(now))) = before
@@ -177,7 +244,7 @@ impl Controller {
     }
 
     /// The events of a key: those that were looked at, and those that wait until their user is known.
-    fn take_pending(&mut self, key: &Key) -> (Vec<Pending>, Vec<Pending>) {
+    fn take_pending(&mut self, key: &WorkKey) -> (Vec<Pending>, Vec<Pending>) {
         let Some(state) = self.queue.get_mut(key) else { return Default::default() };
         let pending = std::mem::take(&mut state.pending);
         let Some(rule) = self.policies.rules.rule(&key.rule) else { return (pending, Vec::new()) };
@@ -185,14 +252,14 @@ impl Controller {
     }
 
     /// Keeps events until their user is known, or was waited for long enough.
-    fn keep_waiting(&mut self, key: &Key, awaited: Vec<Pending>) {
+    fn keep_waiting(&mut self, key: &WorkKey, awaited: Vec<Pending>) {
         let Some(since) = awaited.iter().map(|event| event.since).min() else { return };
         self.queue.entry(key).pending = awaited;
-        self.queue.enqueue_at(key, since + self.env.settings.hint_life);
+        self.queue.enqueue_at(key, since + self.env.settings.requests.hint_life);
     }
 
     /// The next step of a job, until one needs an answer.
-    pub(crate) fn go_on(&mut self, key: &Key) {
+    pub(crate) fn go_on(&mut self, key: &WorkKey) {
         loop {
             let Some(job) = self.work.job(key) else { return };
             let Some(step) = job.plan.steps.pop_front() else { return self.finish(key) };
@@ -202,15 +269,15 @@ impl Controller {
             }
             // What it changes is added to: nothing is left half done that others rely on.
             let next = catch_unwind(AssertUnwindSafe(|| self.next(key, step)));
-            match next.unwrap_or_else(|_| Next::Later(self.panicked().condition())) {
-                Next::Done => {}
-                Next::Later(condition) => {
+            match next.unwrap_or_else(|_| Err(self.panicked().condition())) {
+                Ok(None) => {}
+                Err(condition) => {
                     if let Some(job) = self.work.job(key) {
                         job.conditions.push(condition);
                     }
                 }
-                Next::Call(call) => {
-                    let (call, doing) = *call;
+                Ok(Some(next)) => {
+                    let (call, in_flight) = *next;
                     let id = call.about();
                     if !self.work.may_write(key, &id) {
                         // Another key writes it right now: looked at again when that is answered.
@@ -220,7 +287,7 @@ impl Controller {
                         return;
                     }
                     if let Some(job) = self.work.job(key) {
-                        job.current = Some(doing);
+                        job.current = Some(in_flight);
                     }
                     return self.ask(Purpose::Step(key.clone()), call);
                 }
@@ -228,30 +295,27 @@ impl Controller {
         }
     }
 
-    fn next(&mut self, key: &Key, step: PlanStep) -> Next {
+    fn next(&mut self, key: &WorkKey, step: PlanStep) -> NextCall {
         match step {
             PlanStep::Ensure(ensure, user) => self.next_ensure(key, ensure, user),
             PlanStep::Patch(patch) => self.next_patch(patch),
             PlanStep::Delete(id) => self.next_delete(key, id),
             PlanStep::Release(id) => {
-                let Some(live) = self.cache.get(&id) else { return Next::Done };
+                let Some(live) = self.cache.get(&id) else { return Ok(None) };
                 let sent = released(live);
-                Next::Call(Box::new((
-                    Call::update(sent.clone()),
-                    Doing::Write { step: PlanStep::Release(id), sent },
-                )))
+                call(Call::update(sent.clone()), PlanStep::Release(id), CallPhase::Write { sent })
             }
         }
     }
 
     /// Changes a stored object, if it is still the one that the rule saw.
-    fn next_patch(&self, patch: Box<Patch>) -> Next {
+    fn next_patch(&self, patch: Box<PatchEffect>) -> NextCall {
         let PatchTarget::Stored { object: id, subresource } = &patch.target else {
-            return Next::Done;
+            return Ok(None);
         };
-        let Some(live) = self.cache.get(id) else { return Next::Done };
+        let Some(live) = self.cache.get(id) else { return Ok(None) };
         if metadata::is_deleted(live) || patch.after == patch.before {
-            return Next::Done;
+            return Ok(None);
         }
         let mut sent = patch.after.clone();
         if let Some(version) = metadata::resource_version(&patch.before) {
@@ -259,12 +323,12 @@ impl Controller {
             let _ = sent.set(["metadata", "resourceVersion"], version);
         }
         let subresource = subresource.clone().unwrap_or_default();
-        let call = Call::Update { object: sent.clone(), subresource, dry_run: false };
-        Next::Call(Box::new((call, Doing::Write { step: PlanStep::Patch(patch), sent })))
+        let update = Call::Update { object: sent.clone(), subresource, dry_run: false };
+        call(update, PlanStep::Patch(patch), CallPhase::Write { sent })
     }
 
     /// The trigger of a key, as far as its name is known.
-    fn trigger_of(&self, key: &Key, made: &ObjectId) -> Option<ObjectId> {
+    fn trigger_of(&self, key: &WorkKey, made: &ObjectId) -> Option<ObjectId> {
         if key.trigger.is_empty() {
             return None;
         }
@@ -272,49 +336,49 @@ impl Controller {
         known.or_else(|| Ownership::read(self.cache.get(made)?)?.trigger())
     }
 
-    fn next_delete(&mut self, key: &Key, id: ObjectId) -> Next {
-        let Some(live) = self.cache.get(&id) else { return Next::Done };
-        let Some(uid) = metadata::uid(live).map(Str::from) else { return Next::Done };
+    fn next_delete(&mut self, key: &WorkKey, id: ObjectId) -> NextCall {
+        let Some(live) = self.cache.get(&id) else { return Ok(None) };
+        let Some(uid) = metadata::uid(live).map(Str::from) else { return Ok(None) };
         // Another rule that wants it adopts it, unless it adopts nothing and waits until it is gone. What another
         // engine wrote on it may name two rules, and then it is for the one that wants it.
         let mark = Ownership::read(live);
-        let takes_over = |other: &&Key| {
+        let takes_over = |other: &&WorkKey| {
             let rule = self.policies.rules.rule(&other.rule);
             rule.is_some_and(|rule| rule.lifecycle.on_conflict == Existing::Update)
                 || mark.as_ref().is_some_and(|mark| mark.is_by(&other.rule, &other.trigger))
         };
-        let others: Vec<Key> =
+        let others: Vec<WorkKey> =
             self.queue.others_wanting(&id, key).filter(takes_over).cloned().collect();
         if !others.is_empty() {
             for other in others {
                 self.queue.enqueue(&other, self.now);
             }
-            return Next::Done;
+            return Ok(None);
         }
         if self.work.is_in_pass() {
             self.work.defer(key);
-            return Next::Done;
+            return Ok(None);
         }
         if metadata::is_deleted(live) || self.downstreams.is_deleting(&uid) {
-            return Next::Done;
+            return Ok(None);
         }
         // The mirror may lag behind: the trigger may be one again.
         if let Some(trigger) = self.trigger_of(key, &id)
             && self.work.job(key).is_some_and(|job| !job.verified)
         {
-            let doing = Doing::Verify { step: PlanStep::Delete(id), trigger: trigger.clone() };
-            return Next::Call(Box::new((Call::Get(trigger), doing)));
+            let phase = CallPhase::Verify { trigger: trigger.clone() };
+            return call(Call::Get(trigger), PlanStep::Delete(id), phase);
         }
         let preconditions = Preconditions {
             uid: Some(uid.clone()),
             resource_version: metadata::resource_version(live).map(Str::from),
         };
-        let call = Call::Delete { target: id.clone(), preconditions };
-        Next::Call(Box::new((call, Doing::Delete { id, uid })))
+        let delete = Call::Delete { target: id.clone(), preconditions };
+        call(delete, PlanStep::Delete(id), CallPhase::Delete { uid })
     }
 
     /// Looks at a key again when something changes that it depends on.
-    pub(crate) fn add_read(&mut self, key: &Key, read: RecordedRead) {
+    pub(crate) fn add_read(&mut self, key: &WorkKey, read: RecordedRead) {
         let mut reads = self.queue.get(key).map(|state| state.reads.clone()).unwrap_or_default();
         if !reads.contains(&read) {
             reads.push(read);

@@ -11,7 +11,7 @@ use kiln_rules::{Emission, Program, Rule, allows_rule_changes};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
-use crate::cache::{State, revision_of};
+use crate::cache::{KindState, revision_of};
 use crate::controller::Controller;
 use crate::left::{Left, ended_name};
 use crate::ownership::left_of;
@@ -21,7 +21,7 @@ use crate::request_inbox::RequestOrder;
 use crate::signature::Proof;
 use crate::stored_policies::{PolicySnapshot, StoredPolicy};
 use crate::triggers::created_at;
-use crate::work_queue::{Cause, Evidence, Key};
+use crate::work_queue::{Cause, Evidence, WorkKey};
 
 impl Controller {
     /// Tells which policies are stored, each with what came of compiling it. It may be told as often as a host likes:
@@ -72,7 +72,7 @@ impl Controller {
     pub(crate) fn records_answered(&mut self, answer: Result<Reply, ApiError>) {
         let Ok(reply) = answer else {
             self.policies.start =
-                Start::Records { at: self.now + self.env.settings.backoff, asked: false };
+                Start::Records { at: self.now + self.env.settings.retry.backoff, asked: false };
             return;
         };
         for object in reply.listing().unwrap_or_default().objects {
@@ -87,7 +87,7 @@ impl Controller {
         }
         self.policies.start = Start::Policies;
         self.cache.follow(&Gvk::new("v1", "Namespace"));
-        let requests = self.env.settings.update_requests.clone();
+        let requests = self.env.settings.requests.kind.clone();
         self.cache.follow(&requests);
     }
 
@@ -98,12 +98,12 @@ impl Controller {
         }
         let Some(given) = &self.policies.given else { return };
         // Requests say which changes are ignored.
-        let requests = self.cache.kinds.get(&KindKey::of(&self.env.settings.update_requests));
+        let requests = self.cache.kinds.get(&KindKey::of(&self.env.settings.requests.kind));
         let requests_known = requests.is_none_or(|kind| match &kind.state {
-            State::Failed(error) => {
+            KindState::Failed(error) => {
                 matches!(error.reason, Reason::UnknownKind | Reason::Forbidden)
             }
-            state => matches!(state, State::Synced),
+            state => matches!(state, KindState::Synced),
         });
         if !requests_known {
             return;
@@ -122,7 +122,7 @@ impl Controller {
 
     /// A kind is known: rules that it fires may begin.
     pub(crate) fn kind_synced(&mut self, key: &KindKey, first: bool) {
-        if *key == KindKey::of(&self.env.settings.update_requests) {
+        if *key == KindKey::of(&self.env.settings.requests.kind) {
             let mut stored: Vec<Value> =
                 self.cache.entries(key).map(|entry| entry.object.clone()).collect();
             stored.sort_by_key(RequestOrder::of);
@@ -261,13 +261,13 @@ impl Controller {
     pub(crate) fn activate(&mut self, id: &ObjectId) {
         let Some(held) = self.policies.states.get_mut(id) else { return };
         held.active = true;
-        let removed: Vec<(Key, Vec<Gvk>)> = held
+        let removed: Vec<(WorkKey, Vec<Gvk>)> = held
             .record
             .removed
             .iter()
             .map(|removed| {
                 let rule = held.record.rule_id(&removed.rule);
-                (Key { rule, trigger: Str::default() }, removed.leaving.kinds.clone())
+                (WorkKey { rule, trigger: Str::default() }, removed.leaving.kinds.clone())
             })
             .collect();
         self.rebuild_rules();
@@ -290,14 +290,14 @@ impl Controller {
                     self.scan_existing(&rule, &KindKey::of(&kind));
                 }
             }
-            let known: Vec<Key> = self
+            let known: Vec<WorkKey> = self
                 .queue
                 .iter()
                 .map(|(key, _)| key)
                 .filter(|key| key.rule == rule.id)
                 .cloned()
                 .collect();
-            let claimed: Vec<(Key, Ownership, Proof)> = self
+            let claimed: Vec<(WorkKey, Ownership, Proof)> = self
                 .cache
                 .claimed()
                 .filter(|_| rule.lifecycle.synchronize)
@@ -305,7 +305,7 @@ impl Controller {
                     let mark =
                         Ownership::read(object).filter(|mark| self.counts_for(&rule, mark))?;
                     let trigger = mark.labels.trigger_uid.clone()?;
-                    Some((Key { rule: rule.id.clone(), trigger }, mark, self.proof(object)))
+                    Some((WorkKey { rule: rule.id.clone(), trigger }, mark, self.proof(object)))
                 })
                 .collect();
             for (key, mark, proof) in &claimed {
@@ -322,7 +322,7 @@ impl Controller {
     pub(crate) fn rebuild_rules(&mut self) {
         self.policies.rebuild();
         self.checkpoint.touch();
-        let gone: Vec<Key> = self
+        let gone: Vec<WorkKey> = self
             .queue
             .iter()
             .map(|(key, _)| key)
@@ -345,8 +345,8 @@ impl Controller {
     }
 
     /// Whose rights the reads and writes of a key are held to.
-    pub(crate) fn author(&self, key: &Key) -> Option<User> {
-        if !self.env.settings.authors.hold_those(key.rule.policy.namespace.is_some()) {
+    pub(crate) fn author(&self, key: &WorkKey) -> Option<User> {
+        if !self.env.settings.rules.authors.hold_those(key.rule.policy.namespace.is_some()) {
             return None;
         }
         let held = self.policies.of(&key.rule.policy)?;
@@ -377,14 +377,14 @@ impl Controller {
     }
 
     /// A removed rule, as it was.
-    pub(crate) fn removed(&self, key: &Key) -> Vec<Removed> {
+    pub(crate) fn removed(&self, key: &WorkKey) -> Vec<Removed> {
         let held = self.policies.of(&key.rule.policy);
         let removed = held.into_iter().flat_map(|held| &held.record.removed);
         removed.filter(|removed| removed.rule == key.rule.rule).cloned().collect()
     }
 
     /// What a removed rule left is seen to.
-    pub(crate) fn removed_is_done(&mut self, key: &Key, done: &[Removed]) {
+    pub(crate) fn removed_is_done(&mut self, key: &WorkKey, done: &[Removed]) {
         let held = self.policies.of_mut(&key.rule.policy);
         if let Some(held) = held {
             held.record.removed.retain(|removed| !done.contains(removed));
@@ -399,7 +399,7 @@ impl Controller {
 
     /// What a claim says made its trigger one. An unsigned claim names no user, nor does one that was
     /// true once: what was caused in a user's name has ended, or the claim does not say what they caused it of.
-    pub(crate) fn claimed_cause(&self, key: &Key, mark: &Ownership, proof: Proof) -> Cause {
+    pub(crate) fn claimed_cause(&self, key: &WorkKey, mark: &Ownership, proof: Proof) -> Cause {
         let ended = self.checkpoint.ended.get(&ended_name(key));
         let counts = |left: &Left| ended.is_none_or(|ended| ended < left.revision);
         let left = left_of(mark).filter(|_| mark.user.is_some());
@@ -412,12 +412,12 @@ impl Controller {
     }
 
     /// What was caused in a user's name has ended up to a revision of the trigger: claims of that time name no user any more.
-    pub(crate) fn end_cause(&mut self, key: &Key, revision: u64) {
+    pub(crate) fn end_cause(&mut self, key: &WorkKey, revision: u64) {
         self.checkpoint.end(&ended_name(key), revision);
     }
 
     /// Takes from a claim what made its trigger one, unless something better is known.
-    pub(crate) fn remember_cause(&mut self, key: &Key, mark: &Ownership, proof: Proof) {
+    pub(crate) fn remember_cause(&mut self, key: &WorkKey, mark: &Ownership, proof: Proof) {
         let rule = self.policies.rules.rule(&key.rule);
         let lives = rule.is_none_or(|rule| self.lives(rule, mark));
         if mark.is_final() || !lives {
@@ -434,7 +434,7 @@ impl Controller {
         }
     }
 
-    pub(crate) fn enqueue_in_pass(&mut self, key: &Key) {
+    pub(crate) fn enqueue_in_pass(&mut self, key: &WorkKey) {
         let state = self.queue.entry(key);
         if !std::mem::replace(&mut state.in_pass, true) {
             self.work.enter_pass();
@@ -443,7 +443,7 @@ impl Controller {
     }
 
     /// A key was looked at.
-    pub(crate) fn leave_pass(&mut self, key: &Key) {
+    pub(crate) fn leave_pass(&mut self, key: &WorkKey) {
         if let Some(state) = self.queue.get_mut(key)
             && std::mem::take(&mut state.in_pass)
         {
@@ -452,7 +452,7 @@ impl Controller {
         }
     }
 
-    pub(crate) fn forget(&mut self, key: &Key) {
+    pub(crate) fn forget(&mut self, key: &WorkKey) {
         self.leave_pass(key);
         self.unshow(key);
         self.queue.remove(key);

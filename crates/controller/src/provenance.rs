@@ -4,7 +4,7 @@
 use kiln_engine::{ClaimLabels, Event, Ownership, SOURCE, SOURCE_SEPARATOR};
 use kiln_object::{ObjectId, metadata};
 use kiln_rules::{Operation, Rule, RuleId};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_text::time::Time;
 use kiln_value::Value;
 
@@ -77,7 +77,7 @@ impl Provenance {
 
 /// Whether a stored object holds what a rule wants of it.
 pub fn is_in_step(wanted: &Value, live: &Value) -> bool {
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::NEWEST);
     covers(&wanted_form(wanted), &live_form(live, wanted), &schema)
 }
 

@@ -13,7 +13,7 @@ use kiln_rules::{Program, Rule, RuleId};
 use kiln_value::Str;
 
 use crate::controller::Controller;
-use crate::work_queue::{Condition, Key, Waiting};
+use crate::work_queue::{Condition, Waiting, WorkKey};
 
 /// What a rule came to for a trigger.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,13 +83,13 @@ impl Said {
 /// What waits to be told, and what was.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    waiting: BTreeMap<Key, TriggerReport>,
+    waiting: BTreeMap<WorkKey, TriggerReport>,
     /// A hash of what was told last.
-    told: HashMap<Key, u64>,
+    told: HashMap<WorkKey, u64>,
 }
 
 impl Reports {
-    fn tell(&mut self, key: &Key, report: TriggerReport) {
+    fn tell(&mut self, key: &WorkKey, report: TriggerReport) {
         let mut hasher = DefaultHasher::new();
         format!("{:?}", report.result).hash(&mut hasher);
         let hash = hasher.finish();
@@ -99,7 +99,7 @@ impl Reports {
     }
 
     /// A key is forgotten. What waits is still told.
-    pub(crate) fn forget(&mut self, key: &Key) {
+    pub(crate) fn forget(&mut self, key: &WorkKey) {
         self.told.remove(key);
     }
 
@@ -121,7 +121,7 @@ impl Controller {
     }
 
     /// Reports how the work on a key ended.
-    pub(crate) fn report(&mut self, key: &Key, said: Option<Said>, worst: Option<&Condition>) {
+    pub(crate) fn report(&mut self, key: &WorkKey, said: Option<Said>, worst: Option<&Condition>) {
         let Some(said) = said else { return };
         let Some(rule) = self.policies.rules.rule(&key.rule).cloned() else { return };
         let Some((trigger, _)) = self.cache.by_uid(&key.trigger) else { return };
@@ -162,7 +162,7 @@ impl Controller {
     /// What is said of work that is done.
     fn acted(
         &self,
-        key: &Key,
+        key: &WorkKey,
         rule: &Rule,
         mut properties: Vec<(Str, Str)>,
         patched: Vec<ObjectId>,
@@ -189,7 +189,7 @@ impl Controller {
     }
 
     /// The objects that a rule made of a trigger.
-    fn made_for(&self, key: &Key) -> Vec<ObjectId> {
+    fn made_for(&self, key: &WorkKey) -> Vec<ObjectId> {
         let wants = self.queue.get(key).map(|state| state.wants.as_slice()).unwrap_or_default();
         let own = wants.iter().filter(|id| {
             let mark = self.cache.get(id).and_then(Ownership::read);

@@ -5,7 +5,7 @@
 //! a user is excluded) is therefore stored before the API server is answered. The controller takes such
 //! requests in their order, each when it knows the rules and the kind, and deletes one when the work is done, or when
 //! it turns out to have changed nothing. Until then it waits, however long rules, kinds and rights take to come, but
-//! no longer than [`crate::Settings::carrier_life`].
+//! no longer than [`crate::RequestSettings::carrier_life`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,7 +189,7 @@ impl Controller {
             .second
             .and_then(|second| u64::try_from(second.saturating_mul(1_000)).ok());
         let age = self.now.saturating_sub(born.unwrap_or(carrier.since).min(carrier.since));
-        if age >= self.env.settings.carrier_life {
+        if age >= self.env.settings.requests.carrier_life {
             return false;
         }
         let wanted = carrier.late.is_some()
@@ -197,7 +197,7 @@ impl Controller {
             || self.policies.rules.candidates(&hint.event()).next().is_some()
             || !wanting(idle, hint).is_empty();
         // Admission may know of a policy a moment earlier.
-        wanted || self.now < carrier.since + self.env.settings.hint_life
+        wanted || self.now < carrier.since + self.env.settings.requests.hint_life
     }
 
     fn sweep(&mut self) {
@@ -205,7 +205,7 @@ impl Controller {
         needed.extend(
             self.queue
                 .iter()
-                .filter(|(_, state)| !has_given_up(state, self.env.settings.retries))
+                .filter(|(_, state)| !has_given_up(state, self.env.settings.retry.retries))
                 .flat_map(|(_, state)| state.pending.iter().flat_map(|pending| &pending.carriers)),
         );
         let working = self.work.jobs().flat_map(|job| &job.pending);
@@ -229,7 +229,7 @@ impl Controller {
                 carrier.going = true;
             }
             let id = ObjectId::new(
-                self.env.settings.update_requests.clone(),
+                self.env.settings.requests.kind.clone(),
                 &self.env.settings.namespace,
                 &name,
             );
@@ -245,7 +245,7 @@ impl Controller {
                 self.inbox.requests.remove(name);
             }
             Err(_) => {
-                self.inbox.next_sweep = self.now + self.env.settings.backoff * 4;
+                self.inbox.next_sweep = self.now + self.env.settings.retry.backoff * 4;
                 if let Some(carrier) = self.inbox.requests.get_mut(name) {
                     carrier.going = false;
                 }

@@ -5,12 +5,12 @@ use kiln_engine::{Failure, FailureKind};
 use crate::cache::revision_of;
 use crate::controller::{Controller, ControllerEvent};
 use crate::plan::Job;
-use crate::settings::Settings;
-use crate::work_queue::{Condition, Key, KeyState, Waiting};
+use crate::settings::RetrySettings;
+use crate::work_queue::{Condition, KeyState, Waiting, WorkKey};
 
 impl Controller {
     /// The work on a key is done, as far as it could be.
-    pub(crate) fn finish(&mut self, key: &Key) {
+    pub(crate) fn finish(&mut self, key: &WorkKey) {
         let Some(job) = self.work.end(key) else { return };
         let Job { plan, pending, mut conditions, deferred, made, .. } = job;
         if key.trigger.is_empty() {
@@ -66,34 +66,15 @@ impl Controller {
         if worst.reason == Waiting::Forbidden {
             self.follow_rights();
         }
-        let settings = self.env.settings.clone();
+        let retry = self.env.settings.retry;
         let Some(state) = self.queue.get_mut(key) else { return };
-        let retry = match worst.reason {
-            Waiting::Unavailable => {
-                state.tries += 1;
-                Some(now + backoff(&settings, state.tries))
-            }
-            // Rights mostly come soon after they are missed.
-            Waiting::Forbidden => {
-                state.tries += 1;
-                Some(now + backoff(&settings, state.tries + 2).min(settings.park))
-            }
-            Waiting::Failed => {
-                state.failures += 1;
-                let again = state.failures <= settings.retries;
-                again.then(|| now + backoff(&settings, state.failures + 1))
-            }
-            // It goes on when what is missing comes, and is looked at now and then.
-            Waiting::Missing => Some(now + settings.longest_backoff),
-            Waiting::Contested | Waiting::Loop => None,
-        };
-        if let Some(time) = retry {
-            self.queue.enqueue_at(key, time);
+        if let Some(wait) = wait_before_retry(state, worst.reason, retry) {
+            self.queue.enqueue_at(key, now + wait);
         }
     }
 
     /// A trigger is none any more. What a user caused is not caused again by another user who restores it.
-    fn cause_is_over(&mut self, key: &Key) {
+    fn cause_is_over(&mut self, key: &WorkKey) {
         let live = self.cache.by_uid(&key.trigger).map(|(_, live)| revision_of(live));
         let Some(state) = self.queue.get_mut(key) else { return };
         if state.cause.as_ref().is_some_and(|cause| cause.left.is_some()) {
@@ -104,14 +85,14 @@ impl Controller {
         }
     }
 
-    fn finish_removed(&mut self, key: &Key, conditions: &[Condition], deferred: bool) {
+    fn finish_removed(&mut self, key: &WorkKey, conditions: &[Condition], deferred: bool) {
         if deferred {
             return;
         }
         if let Some(condition) = conditions.first() {
             let wait = match condition.reason {
-                Waiting::Forbidden => self.env.settings.park,
-                _ => self.env.settings.backoff * 2,
+                Waiting::Forbidden => self.env.settings.retry.park,
+                _ => self.env.settings.retry.backoff * 2,
             };
             self.queue.entry(key).condition = Some(condition.clone());
             if condition.reason == Waiting::Forbidden {
@@ -133,12 +114,32 @@ fn state_is_quiet(state: Option<&KeyState>) -> bool {
     state.is_none_or(|state| state.pending.is_empty())
 }
 
+/// Counts a failure of a key, and says how long to wait before it is tried again; none if only an event helps.
+fn wait_before_retry(state: &mut KeyState, reason: Waiting, retry: RetrySettings) -> Option<u64> {
+    match reason {
+        Waiting::Unavailable => {
+            state.tries += 1;
+            Some(backoff(retry, state.tries))
+        }
+        // Rights mostly come soon after they are missed.
+        Waiting::Forbidden => {
+            state.tries += 1;
+            Some(backoff(retry, state.tries + 2).min(retry.park))
+        }
+        Waiting::Failed => {
+            state.failures += 1;
+            (state.failures <= retry.retries).then(|| backoff(retry, state.failures + 1))
+        }
+        // It goes on when what is missing comes, and is looked at now and then.
+        Waiting::Missing => Some(retry.longest_backoff),
+        Waiting::Contested | Waiting::Loop => None,
+    }
+}
+
 /// How long to wait before the next try.
-pub(crate) fn backoff(settings: &Settings, tries: u32) -> u64 {
-    settings
-        .backoff
-        .saturating_mul(1 << tries.min(20).saturating_sub(1))
-        .min(settings.longest_backoff)
+pub(crate) fn backoff(retry: RetrySettings, tries: u32) -> u64 {
+    let RetrySettings { backoff, longest_backoff, .. } = retry;
+    backoff.saturating_mul(1 << tries.min(20).saturating_sub(1)).min(longest_backoff)
 }
 
 fn severity(reason: Waiting) -> u8 {

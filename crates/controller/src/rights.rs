@@ -4,7 +4,7 @@ use kiln_cluster::KindKey;
 use kiln_object::{Gvk, ObjectId};
 
 use crate::controller::Controller;
-use crate::work_queue::{Key, Waiting};
+use crate::work_queue::{Waiting, WorkKey};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 /// What rights are made of. Where something else decides, these tell nothing, and the first work that goes through
@@ -63,7 +63,7 @@ impl Controller {
         self.work.rights = RightsLook { next: None, last: self.now };
         self.cache.retry_forbidden(self.now);
         let forbidden = self.conditions().filter(|(_, found)| found.reason == Waiting::Forbidden);
-        let forbidden: Vec<Key> = forbidden.map(|(key, _)| key.clone()).collect();
+        let forbidden: Vec<WorkKey> = forbidden.map(|(key, _)| key.clone()).collect();
         for key in forbidden {
             // If the server has not heard of the role yet, the next try comes soon again.
             if let Some(state) = self.queue.get_mut(&key) {

@@ -10,11 +10,11 @@ use kiln_rules::{Operation, Rule};
 use kiln_text::time::Time;
 use kiln_value::{Str, Value};
 
-use crate::cache::{Entry, KindMirror, State, revision_of};
+use crate::cache::{CacheEntry, KindMirror, KindState, revision_of};
 use crate::controller::Controller;
 use crate::policies::kinds_of;
 use crate::record::RuleRecord;
-use crate::work_queue::{Cause, Evidence, Key, Pending};
+use crate::work_queue::{Cause, Evidence, Pending, WorkKey};
 
 impl Controller {
     /// Follows kinds that rules fire on and that were not there before.
@@ -71,7 +71,7 @@ impl Controller {
             }
         }
         for kind in self.trigger_kinds(rule) {
-            if let Some(KindMirror { state: State::Failed(error), revision: 0, .. }) =
+            if let Some(KindMirror { state: KindState::Failed(error), revision: 0, .. }) =
                 self.cache.kinds.get(&KindKey::of(&kind))
                 && error.reason != Reason::Unavailable
             {
@@ -100,7 +100,7 @@ impl Controller {
         let is_awaited = |kind: &Gvk| {
             let known = self.cache.kinds.get(&KindKey::of(kind));
             known.is_some_and(|known| {
-                known.revision == 0 && !matches!(known.state, State::Failed(_))
+                known.revision == 0 && !matches!(known.state, KindState::Failed(_))
             })
         };
         rule.lifecycle.synchronize && kinds_of(rule).iter().any(is_awaited)
@@ -155,7 +155,7 @@ impl Controller {
     }
 
     /// Whether an object is a trigger of a rule already, and what made it one as far as that is known.
-    fn begins(&self, rule: &Arc<Rule>, scan: &Scan, entry: &Entry) -> Option<Begun> {
+    fn begins(&self, rule: &Arc<Rule>, scan: &Scan, entry: &CacheEntry) -> Option<Begun> {
         let object = &entry.object;
         let (uid, id) = (metadata::uid(object)?, ObjectId::of(object).ok()?);
         if metadata::is_deleted(object)
@@ -164,7 +164,7 @@ impl Controller {
         {
             return None;
         }
-        let key = Key { rule: rule.id.clone(), trigger: uid.into() };
+        let key = WorkKey { rule: rule.id.clone(), trigger: uid.into() };
         let claims = self.cache.claimed_by(uid).filter_map(|(_, object)| {
             let mark = Ownership::read(object)?;
             let ours = self.counts_for(rule, &mark) && self.lives(rule, &mark);
@@ -268,7 +268,7 @@ struct Scan {
 
 impl Scan {
     /// Whether an object changed since the rule came. A list does not tell a change of the status from one that counts.
-    fn came_later(&self, entry: &Entry) -> bool {
+    fn came_later(&self, entry: &CacheEntry) -> bool {
         let made = created_at(&entry.object).unwrap_or(i64::MAX);
         let may_be_status = entry.listed && self.has_status && made < self.record.time;
         entry.touched > self.since && !may_be_status
@@ -277,7 +277,7 @@ impl Scan {
 
 /// A trigger that a rule begins with.
 struct Begun {
-    key: Key,
+    key: WorkKey,
     id: ObjectId,
     /// What a claim says made it one.
     claim: Option<Cause>,

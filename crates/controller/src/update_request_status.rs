@@ -14,7 +14,7 @@ use kiln_value::{Map, Str, Value, value};
 use crate::controller::Controller;
 use crate::outbox::Purpose;
 use crate::request_inbox::RequestOrder;
-use crate::work_queue::{Condition, Key, Pending, Waiting};
+use crate::work_queue::{Condition, Pending, Waiting, WorkKey};
 
 /// The label on requests that the controller shows.
 const SHOWN: &str = "kiln.dev/shown";
@@ -232,7 +232,7 @@ impl Controller {
     /// Shows how the work on a key ended.
     pub(crate) fn show(
         &mut self,
-        key: &Key,
+        key: &WorkKey,
         condition: Option<&Condition>,
         skipped: bool,
         made: &[ObjectId],
@@ -243,7 +243,7 @@ impl Controller {
         }
         let known = self.status.knows(&name);
         let failures = self.queue.get(key).map_or(0, |state| state.failures);
-        let (now, life) = (self.now, self.env.settings.failed_request_life);
+        let (now, life) = (self.now, self.env.settings.requests.failed_request_life);
         let status = |state, message: &str, retries| Status {
             state,
             reason: condition.map(|condition| condition.reason),
@@ -259,8 +259,8 @@ impl Controller {
             None if known => (status("Completed", "", 0), now, Some(now + FINISHED_LIFE)),
             None => return,
             Some(Condition { reason: Waiting::Failed | Waiting::Loop, message }) => {
-                let last = failures >= self.env.settings.retries;
-                if failures > self.env.settings.retries {
+                let last = failures >= self.env.settings.retry.retries;
+                if failures > self.env.settings.retry.retries {
                     return;
                 }
                 (status("Failed", message, failures + 1), now, last.then_some(now + life))
@@ -270,23 +270,27 @@ impl Controller {
                 (status("Failed", message, failures + 1), now, None)
             }
             // It may never come, and users who look for what was not made find the reason here.
-            Some(Condition { reason: Waiting::Missing, message }) => {
-                (status("Pending", message, 0), now + self.env.settings.missing_after, None)
-            }
-            Some(Condition { message, .. }) => {
-                (status("Pending", message, 0), now + self.env.settings.pending_after, None)
-            }
+            Some(Condition { reason: Waiting::Missing, message }) => (
+                status("Pending", message, 0),
+                now + self.env.settings.requests.missing_after,
+                None,
+            ),
+            Some(Condition { message, .. }) => (
+                status("Pending", message, 0),
+                now + self.env.settings.requests.pending_after,
+                None,
+            ),
         };
         let (spec, policy) = (self.spec_of(key), key.rule.policy.name.clone());
         self.status.show(name, status, (from, until), now, || (spec, policy));
     }
 
     /// The work on a key is no longer relevant.
-    pub(crate) fn unshow(&mut self, key: &Key) {
+    pub(crate) fn unshow(&mut self, key: &WorkKey) {
         self.status.hide(&name_of(key), self.now);
     }
 
-    fn spec_of(&self, key: &Key) -> Value {
+    fn spec_of(&self, key: &WorkKey) -> Value {
         let synchronize =
             self.policies.rules.rule(&key.rule).is_some_and(|rule| rule.lifecycle.synchronize);
         let trigger = self.queue.get(key).and_then(|state| state.trigger.clone());
@@ -318,7 +322,7 @@ impl Controller {
     pub(crate) fn show_requests(&mut self) {
         for (name, call) in self.status.poll(
             self.now,
-            &self.env.settings.update_requests,
+            &self.env.settings.requests.kind,
             &self.env.settings.namespace,
         ) {
             self.ask(Purpose::UpdateRequest(name), call);
@@ -326,7 +330,7 @@ impl Controller {
     }
 
     pub(crate) fn request_answered(&mut self, name: &str, answer: Result<Reply, ApiError>) {
-        let again = self.now + self.env.settings.backoff * 4;
+        let again = self.now + self.env.settings.retry.backoff * 4;
         self.status.on_reply(name, answer, self.now, again);
     }
 
@@ -355,7 +359,7 @@ impl Controller {
                 Ok(()) => ("Completed", self.now + FINISHED_LIFE),
                 Err(None) => ("Completed", self.now),
                 Err(Some(message)) => {
-                    let until = self.now + self.env.settings.failed_request_life;
+                    let until = self.now + self.env.settings.requests.failed_request_life;
                     let status = Status { message, retries: 1, ..Status::of("Failed") };
                     self.status.accept(&name, spec, status, self.now, until);
                     return;
@@ -363,7 +367,7 @@ impl Controller {
             }
         } else {
             // One that an earlier process left; work that still fails shows itself again.
-            ("Completed", self.now + self.env.settings.failed_request_life)
+            ("Completed", self.now + self.env.settings.requests.failed_request_life)
         };
         self.status.accept(&name, spec, Status::of(status), self.now, until);
     }
@@ -417,7 +421,7 @@ impl Controller {
                     )
                 }));
             };
-            taken.push(Key { rule, trigger: uid });
+            taken.push(WorkKey { rule, trigger: uid });
         }
         for key in taken {
             let by_user =
@@ -444,7 +448,7 @@ impl With for Value {
 }
 
 /// The name of a key's request: the same in every process.
-fn name_of(key: &Key) -> String {
+fn name_of(key: &WorkKey) -> String {
     let hash = ContentHash::of(&Value::from(key.to_string())).to_string();
     format!("ur-{}", &hash[..16])
 }

@@ -7,37 +7,37 @@ use kiln_object::ObjectId;
 
 use crate::plan::Job;
 use crate::rights::RightsLook;
-use crate::work_queue::Key;
+use crate::work_queue::WorkKey;
 
 /// Work that is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
     /// One job per key at most.
-    jobs: HashMap<Key, Job>,
+    jobs: HashMap<WorkKey, Job>,
     /// Objects that are being written: by which key, and which keys wait for it. Two rules that want one object would
     /// otherwise both decide on a version that neither has seen the other write.
-    writing: HashMap<ObjectId, (Key, BTreeSet<Key>)>,
+    writing: HashMap<ObjectId, (WorkKey, BTreeSet<WorkKey>)>,
     /// Keys that cannot go on before a kind is known.
-    awaiting: BTreeMap<Key, BTreeSet<KindKey>>,
+    awaiting: BTreeMap<WorkKey, BTreeSet<KindKey>>,
     /// Keys of the pass over everything that were not looked at yet. Nothing is deleted before all of them were: what one
     /// key does not want any more, another one may adopt.
     pass: usize,
     /// Keys with something to delete, which waits for the end of the pass.
-    deferred: BTreeSet<Key>,
+    deferred: BTreeSet<WorkKey>,
     /// When what waits for rights is looked at.
     pub(crate) rights: RightsLook,
 }
 
 impl Work {
-    pub(crate) fn begin(&mut self, key: &Key, job: Job) {
+    pub(crate) fn begin(&mut self, key: &WorkKey, job: Job) {
         self.jobs.insert(key.clone(), job);
     }
 
-    pub(crate) fn job(&mut self, key: &Key) -> Option<&mut Job> {
+    pub(crate) fn job(&mut self, key: &WorkKey) -> Option<&mut Job> {
         self.jobs.get_mut(key)
     }
 
-    pub(crate) fn end(&mut self, key: &Key) -> Option<Job> {
+    pub(crate) fn end(&mut self, key: &WorkKey) -> Option<Job> {
         self.jobs.remove(key)
     }
 
@@ -45,7 +45,7 @@ impl Work {
         self.jobs.values()
     }
 
-    pub(crate) fn is_busy(&self, key: &Key) -> bool {
+    pub(crate) fn is_busy(&self, key: &WorkKey) -> bool {
         self.jobs.contains_key(key)
     }
 
@@ -55,7 +55,7 @@ impl Work {
     }
 
     /// Whether a key may write an object now. Otherwise another one is writing it, and the key has its turn afterwards.
-    pub(crate) fn may_write(&mut self, key: &Key, id: &ObjectId) -> bool {
+    pub(crate) fn may_write(&mut self, key: &WorkKey, id: &ObjectId) -> bool {
         match self.writing.get_mut(id) {
             Some((holder, waiting)) if holder != key => {
                 waiting.insert(key.clone());
@@ -70,7 +70,7 @@ impl Work {
     }
 
     /// A key has written: the keys that waited for it.
-    pub(crate) fn has_written(&mut self, key: &Key) -> BTreeSet<Key> {
+    pub(crate) fn has_written(&mut self, key: &WorkKey) -> BTreeSet<WorkKey> {
         let mut woken = BTreeSet::new();
         self.writing.retain(|_, (holder, waiting)| {
             let is_done = holder == key;
@@ -83,23 +83,23 @@ impl Work {
     }
 
     /// A key cannot go on before these kinds are known.
-    pub(crate) fn await_kinds(&mut self, key: &Key, kinds: BTreeSet<KindKey>) {
+    pub(crate) fn await_kinds(&mut self, key: &WorkKey, kinds: BTreeSet<KindKey>) {
         self.awaiting.insert(key.clone(), kinds);
     }
 
     /// A key cannot go on before one more kind is known.
-    pub(crate) fn await_kind(&mut self, key: &Key, kind: KindKey) {
+    pub(crate) fn await_kind(&mut self, key: &WorkKey, kind: KindKey) {
         self.awaiting.entry(key.clone()).or_default().insert(kind);
     }
 
-    pub(crate) fn awaits_kinds(&self, key: &Key) -> bool {
+    pub(crate) fn awaits_kinds(&self, key: &WorkKey) -> bool {
         self.awaiting.contains_key(key)
     }
 
     /// A kind is known, or it is known why it cannot be: the keys that waited for it.
-    pub(crate) fn kind_is_known(&mut self, kind: &KindKey) -> Vec<Key> {
+    pub(crate) fn kind_is_known(&mut self, kind: &KindKey) -> Vec<WorkKey> {
         let awaiting = self.awaiting.iter().filter(|(_, kinds)| kinds.contains(kind));
-        let woken: Vec<Key> = awaiting.map(|(key, _)| key.clone()).collect();
+        let woken: Vec<WorkKey> = awaiting.map(|(key, _)| key.clone()).collect();
         for key in &woken {
             self.awaiting.remove(key);
         }
@@ -121,7 +121,7 @@ impl Work {
     }
 
     /// What a key has to delete waits for the end of the pass.
-    pub(crate) fn defer(&mut self, key: &Key) {
+    pub(crate) fn defer(&mut self, key: &WorkKey) {
         if let Some(job) = self.jobs.get_mut(key) {
             job.deferred = true;
         }
@@ -129,7 +129,7 @@ impl Work {
     }
 
     /// The keys that waited for the end of the pass.
-    pub(crate) fn end_pass(&mut self) -> BTreeSet<Key> {
+    pub(crate) fn end_pass(&mut self) -> BTreeSet<WorkKey> {
         std::mem::take(&mut self.deferred)
     }
 }
@@ -141,9 +141,9 @@ mod tests {
 
     use super::*;
 
-    fn key(name: &str) -> Key {
+    fn key(name: &str) -> WorkKey {
         let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: "p".into() };
-        Key { rule: RuleId { policy, rule: "r".into() }, trigger: name.into() }
+        WorkKey { rule: RuleId { policy, rule: "r".into() }, trigger: name.into() }
     }
 
     #[test]

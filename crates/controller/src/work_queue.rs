@@ -13,13 +13,13 @@ use crate::left::Left;
 
 /// A rule and a trigger. Without a UID it stands for everything that a rule made that is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub struct WorkKey {
     pub rule: RuleId,
     /// The UID of the trigger.
     pub trigger: Str,
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for WorkKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} for {}", self.rule, self.trigger)
     }
@@ -140,7 +140,7 @@ impl Pending {
         event.operation = self.operation;
         event.matched_as = self.operation.unwrap_or(Operation::Create);
         event.user = self.user.clone();
-        event.own = self.own;
+        event.context.own = self.own;
         event
     }
 }
@@ -224,17 +224,17 @@ impl KeyState {
 /// All keys, and which of them wait.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
-    states: BTreeMap<Key, KeyState>,
+    states: BTreeMap<WorkKey, KeyState>,
     /// The keys that wait, by their turn.
-    queue: BTreeMap<u64, Key>,
+    queue: BTreeMap<u64, WorkKey>,
     /// The turn of each key that waits, so that one is found without looking at the others.
-    queued: HashMap<Key, u64>,
+    queued: HashMap<WorkKey, u64>,
     next_turn: u64,
-    timers: BTreeSet<(u64, Key)>,
-    wanted: HashMap<(KindKey, Str, Str), BTreeSet<Key>>,
-    readers: HashMap<(KindKey, Str, Str), BTreeSet<Key>>,
-    listers: HashMap<(KindKey, Option<Str>), BTreeMap<Key, Vec<Selector>>>,
-    global_readers: BTreeMap<Str, BTreeSet<Key>>,
+    timers: BTreeSet<(u64, WorkKey)>,
+    wanted: HashMap<(KindKey, Str, Str), BTreeSet<WorkKey>>,
+    readers: HashMap<(KindKey, Str, Str), BTreeSet<WorkKey>>,
+    listers: HashMap<(KindKey, Option<Str>), BTreeMap<WorkKey, Vec<Selector>>>,
+    global_readers: BTreeMap<Str, BTreeSet<WorkKey>>,
 }
 
 fn place(id: &ObjectId) -> (KindKey, Str, Str) {
@@ -242,15 +242,15 @@ fn place(id: &ObjectId) -> (KindKey, Str, Str) {
 }
 
 impl WorkQueue {
-    pub(crate) fn get(&self, key: &Key) -> Option<&KeyState> {
+    pub(crate) fn get(&self, key: &WorkKey) -> Option<&KeyState> {
         self.states.get(key)
     }
 
-    pub(crate) fn get_mut(&mut self, key: &Key) -> Option<&mut KeyState> {
+    pub(crate) fn get_mut(&mut self, key: &WorkKey) -> Option<&mut KeyState> {
         self.states.get_mut(key)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &KeyState)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&WorkKey, &KeyState)> {
         self.states.iter()
     }
 
@@ -258,17 +258,17 @@ impl WorkQueue {
         self.queue.is_empty()
     }
 
-    pub(crate) fn is_queued(&self, key: &Key) -> bool {
+    pub(crate) fn is_queued(&self, key: &WorkKey) -> bool {
         self.queued.contains_key(key)
     }
 
     /// The key's state, made if there is none.
-    pub(crate) fn entry(&mut self, key: &Key) -> &mut KeyState {
+    pub(crate) fn entry(&mut self, key: &WorkKey) -> &mut KeyState {
         self.states.entry(key.clone()).or_default()
     }
 
     /// Puts a key into the queue, unless it is there.
-    pub(crate) fn enqueue(&mut self, key: &Key, now: u64) {
+    pub(crate) fn enqueue(&mut self, key: &WorkKey, now: u64) {
         let state = self.states.entry(key.clone()).or_default();
         if !self.queued.contains_key(key) {
             state.since = now;
@@ -279,7 +279,7 @@ impl WorkQueue {
     }
 
     /// Puts a key into the queue at a time.
-    pub(crate) fn enqueue_at(&mut self, key: &Key, time: u64) {
+    pub(crate) fn enqueue_at(&mut self, key: &WorkKey, time: u64) {
         let Some(state) = self.states.get_mut(key) else { return };
         if let Some(old) = state.timer.replace(time) {
             self.timers.remove(&(old, key.clone()));
@@ -287,7 +287,7 @@ impl WorkQueue {
         self.timers.insert((time, key.clone()));
     }
 
-    fn stop_timer(&mut self, key: &Key) {
+    fn stop_timer(&mut self, key: &WorkKey) {
         if let Some(time) = self.states.get_mut(key).and_then(|state| state.timer.take()) {
             self.timers.remove(&(time, key.clone()));
         }
@@ -312,7 +312,7 @@ impl WorkQueue {
     }
 
     /// The next key that is not being worked on.
-    pub(crate) fn pop(&mut self, busy: impl Fn(&Key) -> bool) -> Option<Key> {
+    pub(crate) fn pop(&mut self, busy: impl Fn(&WorkKey) -> bool) -> Option<WorkKey> {
         let turn = self.queue.iter().find(|(_, key)| !busy(key)).map(|(turn, _)| *turn)?;
         let key = self.queue.remove(&turn)?;
         self.queued.remove(&key);
@@ -321,7 +321,7 @@ impl WorkQueue {
     }
 
     /// Forgets a key.
-    pub(crate) fn remove(&mut self, key: &Key) {
+    pub(crate) fn remove(&mut self, key: &WorkKey) {
         self.set_wants(key, Vec::new());
         self.set_reads(key, Vec::new());
         self.stop_timer(key);
@@ -331,7 +331,7 @@ impl WorkQueue {
         }
     }
 
-    pub(crate) fn set_wants(&mut self, key: &Key, wants: Vec<ObjectId>) {
+    pub(crate) fn set_wants(&mut self, key: &WorkKey, wants: Vec<ObjectId>) {
         let Some(state) = self.states.get_mut(key) else { return };
         for id in std::mem::replace(&mut state.wants, wants) {
             if let Some(keys) = self.wanted.get_mut(&place(&id)) {
@@ -346,7 +346,7 @@ impl WorkQueue {
         }
     }
 
-    pub(crate) fn set_reads(&mut self, key: &Key, reads: Vec<RecordedRead>) {
+    pub(crate) fn set_reads(&mut self, key: &WorkKey, reads: Vec<RecordedRead>) {
         let Some(state) = self.states.get_mut(key) else { return };
         for read in std::mem::replace(&mut state.reads, reads) {
             match read {
@@ -398,20 +398,20 @@ impl WorkQueue {
     pub(crate) fn others_wanting<'k>(
         &'k self,
         id: &ObjectId,
-        key: &'k Key,
-    ) -> impl Iterator<Item = &'k Key> {
+        key: &'k WorkKey,
+    ) -> impl Iterator<Item = &'k WorkKey> {
         self.wanted.get(&place(id)).into_iter().flatten().filter(move |other| *other != key)
     }
 
     /// The keys whose evaluation asked for entries of the global context that changed.
-    pub(crate) fn readers_of_globals(&self, changed: impl Fn(&str) -> bool) -> Vec<Key> {
+    pub(crate) fn readers_of_globals(&self, changed: impl Fn(&str) -> bool) -> Vec<WorkKey> {
         let readers = self.global_readers.iter().filter(|(name, _)| changed(name));
         readers.flat_map(|(_, keys)| keys).cloned().collect()
     }
 
     /// The keys whose evaluation read an object, or would now.
-    pub(crate) fn readers_of(&self, id: &ObjectId, objects: [Option<&Value>; 2]) -> Vec<Key> {
-        let mut found: Vec<Key> =
+    pub(crate) fn readers_of(&self, id: &ObjectId, objects: [Option<&Value>; 2]) -> Vec<WorkKey> {
+        let mut found: Vec<WorkKey> =
             self.readers.get(&place(id)).into_iter().flatten().cloned().collect();
         let kind = KindKey::of(&id.gvk);
         for namespace in [None, Some(id.namespace.clone())] {
@@ -440,7 +440,7 @@ mod tests {
     fn keys_leave_the_queue_from_anywhere_and_the_others_keep_their_turn() {
         let policy = PolicyId { dialect: Dialect::Kyverno, namespace: None, name: Str::from("p") };
         let rule = RuleId { policy, rule: Str::from("r") };
-        let key = |at: usize| Key { rule: rule.clone(), trigger: Str::from(format!("t{at}")) };
+        let key = |at: usize| WorkKey { rule: rule.clone(), trigger: Str::from(format!("t{at}")) };
         let mut keys = WorkQueue::default();
         (0..5).for_each(|at| keys.enqueue(&key(at), 0));
         keys.enqueue(&key(0), 1);

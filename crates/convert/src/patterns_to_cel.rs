@@ -24,7 +24,7 @@ pub(crate) struct PatternChecks {
 }
 
 /// What a part of a pattern asks of a place.
-struct Asked {
+struct PatternDemand {
     cel: Cel,
     /// It holds where the place is missing.
     holds_if_missing: bool,
@@ -69,7 +69,7 @@ impl Patterns {
         pattern: &Map,
         place: &Place,
         path: &Path,
-    ) -> Result<Vec<Asked>, Obstacle> {
+    ) -> Result<Vec<PatternDemand>, Obstacle> {
         let (mut conditions, mut asked) = (Vec::new(), Vec::new());
         for (key, wanted) in pattern {
             let path = path.join(key);
@@ -102,7 +102,7 @@ impl Patterns {
                     self.global.push(held);
                 }
                 Some(AnchorKind::Negation) => {
-                    asked.push(Asked { cel: field.has().negate(), holds_if_missing: true });
+                    asked.push(PatternDemand { cel: field.has().negate(), holds_if_missing: true });
                 }
                 Some(AnchorKind::Existence) => asked.push(self.existence(wanted, &field, &path)?),
                 Some(_) => {
@@ -123,17 +123,25 @@ impl Patterns {
         }
         let checks = Cel::all(asked.into_iter().map(|asked| asked.cel));
         let cel = Cel::any([Cel::all(conditions).negate(), checks]);
-        Ok(vec![Asked { cel, holds_if_missing: false }])
+        Ok(vec![PatternDemand { cel, holds_if_missing: false }])
     }
 
     /// `key: pattern`
-    fn required(&mut self, wanted: &Value, place: &Place, path: &Path) -> Result<Asked, Obstacle> {
+    fn required(
+        &mut self,
+        wanted: &Value,
+        place: &Place,
+        path: &Path,
+    ) -> Result<PatternDemand, Obstacle> {
         if wanted.as_str() == Some("*") {
-            return Ok(Asked { cel: place.has(), holds_if_missing: false });
+            return Ok(PatternDemand { cel: place.has(), holds_if_missing: false });
         }
         let asked = self.value(wanted, place, path)?;
         if asked.holds_if_missing && !matches!(wanted, Value::Null) {
-            return Ok(Asked { cel: Cel::all([place.has(), asked.cel]), holds_if_missing: false });
+            return Ok(PatternDemand {
+                cel: Cel::all([place.has(), asked.cel]),
+                holds_if_missing: false,
+            });
         }
         Ok(asked)
     }
@@ -144,21 +152,21 @@ impl Patterns {
         wanted: &Value,
         place: &Place,
         path: &Path,
-    ) -> Result<Asked, Obstacle> {
+    ) -> Result<PatternDemand, Obstacle> {
         let holds_if_missing = true;
         if let Value::String(text) = wanted
             && let Some(cel) = self.leaf_if_present(text, place)
         {
-            return Ok(Asked { cel, holds_if_missing });
+            return Ok(PatternDemand { cel, holds_if_missing });
         }
         if let Value::Bool(truth) = wanted {
-            return Ok(Asked {
+            return Ok(PatternDemand {
                 cel: place.or(Cel::bool(*truth)).equals(Cel::bool(*truth)),
                 holds_if_missing,
             });
         }
         if matches!(wanted, Value::List(_)) || place.shape.is_list() {
-            return Ok(Asked {
+            return Ok(PatternDemand {
                 cel: self.elements(wanted, place.or(Cel::empty_list()), &place.shape, path)?,
                 holds_if_missing,
             });
@@ -168,27 +176,32 @@ impl Patterns {
             true => asked.cel,
             false => Cel::any([place.has().negate(), asked.cel]),
         };
-        Ok(Asked { cel, holds_if_missing })
+        Ok(PatternDemand { cel, holds_if_missing })
     }
 
-    fn value(&mut self, wanted: &Value, place: &Place, path: &Path) -> Result<Asked, Obstacle> {
+    fn value(
+        &mut self,
+        wanted: &Value,
+        place: &Place,
+        path: &Path,
+    ) -> Result<PatternDemand, Obstacle> {
         match wanted {
             Value::Map(map) => {
                 let asked = self.fields(map, place, path)?;
                 let holds_if_missing = asked.iter().all(|asked| asked.holds_if_missing);
-                Ok(Asked {
+                Ok(PatternDemand {
                     cel: Cel::all(asked.into_iter().map(|asked| asked.cel)),
                     holds_if_missing,
                 })
             }
             Value::List(_) => {
                 let all = self.elements(wanted, place.plain(), &place.shape, path)?;
-                Ok(Asked { cel: Cel::all([place.has(), all]), holds_if_missing: false })
+                Ok(PatternDemand { cel: Cel::all([place.has(), all]), holds_if_missing: false })
             }
             leaf if place.shape.is_list() => {
                 let list = Value::List(vec![leaf.clone()].into());
                 let all = self.elements(&list, place.or(Cel::empty_list()), &place.shape, path)?;
-                Ok(Asked { cel: all, holds_if_missing: true })
+                Ok(PatternDemand { cel: all, holds_if_missing: true })
             }
             leaf => self.leaf(leaf, place, path),
         }
@@ -227,7 +240,12 @@ impl Patterns {
     }
 
     /// `^(key): [patterns]`: each pattern is met by some element.
-    fn existence(&mut self, wanted: &Value, place: &Place, path: &Path) -> Result<Asked, Obstacle> {
+    fn existence(
+        &mut self,
+        wanted: &Value,
+        place: &Place,
+        path: &Path,
+    ) -> Result<PatternDemand, Obstacle> {
         let Value::List(patterns) = wanted else {
             return Err(Obstacle::new(
                 "an existence anchor without a list",
@@ -245,7 +263,10 @@ impl Patterns {
             self.in_list = was;
             each.push(list.each("exists", &name, asked?.cel));
         }
-        Ok(Asked { cel: Cel::any([place.has().negate(), Cel::all(each)]), holds_if_missing: true })
+        Ok(PatternDemand {
+            cel: Cel::any([place.has().negate(), Cel::all(each)]),
+            holds_if_missing: true,
+        })
     }
 
     /// A key with wildcards, of labels or annotations: one that meets it has a value as wanted.
@@ -256,21 +277,21 @@ impl Patterns {
         wanted: &Value,
         place: &Place,
         path: &Path,
-    ) -> Result<Asked, Obstacle> {
+    ) -> Result<PatternDemand, Obstacle> {
         let map = place.or(Cel::Map(Vec::new()));
         let key = self.scope.fresh(&Cel::name("keys"));
         let value = Place::of(map.clone().index(Cel::name(&key), false), Shape::Text);
         let met = wildcards::matches(Cel::name(&key), name);
         let asked = self.required(wanted, &value, path)?;
         Ok(match kind {
-            None | Some(AnchorKind::Condition) => Asked {
+            None | Some(AnchorKind::Condition) => PatternDemand {
                 cel: map.each("exists", &key, Cel::all([met, asked.cel])),
                 holds_if_missing: false,
             },
             Some(AnchorKind::Negation) => {
-                Asked { cel: map.each("all", &key, met.negate()), holds_if_missing: true }
+                PatternDemand { cel: map.each("all", &key, met.negate()), holds_if_missing: true }
             }
-            Some(AnchorKind::Equality) => Asked {
+            Some(AnchorKind::Equality) => PatternDemand {
                 cel: map.each("all", &key, Cel::any([met.negate(), asked.cel])),
                 holds_if_missing: true,
             },
@@ -284,8 +305,13 @@ impl Patterns {
         })
     }
 
-    fn leaf(&mut self, wanted: &Value, place: &Place, path: &Path) -> Result<Asked, Obstacle> {
-        let asked = |cel: Cel, holds_if_missing: bool| Ok(Asked { cel, holds_if_missing });
+    fn leaf(
+        &mut self,
+        wanted: &Value,
+        place: &Place,
+        path: &Path,
+    ) -> Result<PatternDemand, Obstacle> {
+        let asked = |cel: Cel, holds_if_missing: bool| Ok(PatternDemand { cel, holds_if_missing });
         match wanted {
             Value::Bool(truth) => {
                 asked(place.or(Cel::bool(!truth)).equals(Cel::bool(*truth)), false)

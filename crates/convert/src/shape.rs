@@ -1,7 +1,7 @@
 //! What is known of the type of a value: from the table of Kubernetes' kinds, as far as it goes.
 
 use kiln_equivalence::is_always_there;
-use kiln_schema::types::{StructId, Type, types};
+use kiln_schema::types::{SchemaType, StructId, types};
 use kiln_value::Value;
 
 /// The type of a value, as far as it is known.
@@ -45,20 +45,24 @@ impl Shape {
         Shape::Either(shapes)
     }
 
-    fn of(ty: &Type) -> Shape {
+    fn of(ty: &SchemaType) -> Shape {
         match ty {
-            Type::String | Type::Time | Type::MicroTime | Type::Duration | Type::Bytes => {
-                Shape::Text
+            SchemaType::String
+            | SchemaType::Time
+            | SchemaType::MicroTime
+            | SchemaType::Duration
+            | SchemaType::Bytes => Shape::Text,
+            SchemaType::Bool => Shape::Bool,
+            SchemaType::Int32 | SchemaType::Int64 => Shape::Int,
+            SchemaType::Double => Shape::Double,
+            SchemaType::Quantity => Shape::Quantity,
+            SchemaType::IntOrString => Shape::IntOrString,
+            SchemaType::Struct(id) => Shape::Struct(*id),
+            SchemaType::List(element) => Shape::List(Box::new(Shape::of(element))),
+            SchemaType::Map(value) => Shape::Map(Box::new(Shape::of(value))),
+            SchemaType::Raw | SchemaType::Fields | SchemaType::Json | SchemaType::SchemaOr(_) => {
+                Shape::Unknown
             }
-            Type::Bool => Shape::Bool,
-            Type::Int32 | Type::Int64 => Shape::Int,
-            Type::Double => Shape::Double,
-            Type::Quantity => Shape::Quantity,
-            Type::IntOrString => Shape::IntOrString,
-            Type::Struct(id) => Shape::Struct(*id),
-            Type::List(element) => Shape::List(Box::new(Shape::of(element))),
-            Type::Map(value) => Shape::Map(Box::new(Shape::of(value))),
-            Type::Raw | Type::Fields | Type::Json | Type::SchemaOr(_) => Shape::Unknown,
         }
     }
 

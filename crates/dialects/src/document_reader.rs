@@ -30,8 +30,8 @@ impl<'d> Report<'d> {
     }
 
     /// The whole document.
-    pub(crate) fn root(&self) -> Node<'d, '_> {
-        Node { value: self.document.value(), path: Path::root(), report: self }
+    pub(crate) fn root(&self) -> DocumentNode<'d, '_> {
+        DocumentNode { value: self.document.value(), path: Path::root(), report: self }
     }
 
     fn places(&self) -> &Places {
@@ -87,19 +87,19 @@ impl<'d> Report<'d> {
 }
 
 /// A value of a document, and where it is.
-pub(crate) struct Node<'d, 'r> {
+pub(crate) struct DocumentNode<'d, 'r> {
     pub(crate) value: &'d Value,
     pub(crate) path: Path,
     pub(crate) report: &'r Report<'d>,
 }
 
-impl Clone for Node<'_, '_> {
+impl Clone for DocumentNode<'_, '_> {
     fn clone(&self) -> Self {
-        Node { value: self.value, path: self.path.clone(), report: self.report }
+        DocumentNode { value: self.value, path: self.path.clone(), report: self.report }
     }
 }
 
-impl<'d, 'r> Node<'d, 'r> {
+impl<'d, 'r> DocumentNode<'d, 'r> {
     pub(crate) fn error(&self, message: impl Into<String>) {
         self.report.error(&self.path, message, None);
     }
@@ -126,7 +126,7 @@ impl<'d, 'r> Node<'d, 'r> {
     }
 
     /// The fields of a map; unknown ones are reported with the nearest known name.
-    pub(crate) fn fields(&self, table: &'static FieldTable) -> Option<Fields<'d, 'r>> {
+    pub(crate) fn fields(&self, table: &'static FieldTable) -> Option<DocumentFields<'d, 'r>> {
         #[cfg(test)]
         tests::note(&self.path, table);
         let fields = self.any_fields()?;
@@ -146,9 +146,11 @@ impl<'d, 'r> Node<'d, 'r> {
     }
 
     /// The fields of a map, whatever they are called.
-    pub(crate) fn any_fields(&self) -> Option<Fields<'d, 'r>> {
+    pub(crate) fn any_fields(&self) -> Option<DocumentFields<'d, 'r>> {
         match self.value {
-            Value::Map(map) => Some(Fields { map, path: self.path.clone(), report: self.report }),
+            Value::Map(map) => {
+                Some(DocumentFields { map, path: self.path.clone(), report: self.report })
+            }
             _ => {
                 self.wrong_type("a map");
                 None
@@ -156,10 +158,14 @@ impl<'d, 'r> Node<'d, 'r> {
         }
     }
 
-    pub(crate) fn elements(&self) -> Vec<Node<'d, 'r>> {
+    pub(crate) fn elements(&self) -> Vec<DocumentNode<'d, 'r>> {
         match self.value {
             Value::List(list) => (list.iter().enumerate())
-                .map(|(at, value)| Node { value, path: self.path.join(at), report: self.report })
+                .map(|(at, value)| DocumentNode {
+                    value,
+                    path: self.path.join(at),
+                    report: self.report,
+                })
                 .collect(),
             Value::Null => Vec::new(),
             _ => {
@@ -191,7 +197,7 @@ impl<'d, 'r> Node<'d, 'r> {
 
     /// A list of texts.
     pub(crate) fn texts(&self) -> Vec<Str> {
-        self.elements().iter().filter_map(Node::text).collect()
+        self.elements().iter().filter_map(DocumentNode::text).collect()
     }
 }
 
@@ -205,13 +211,13 @@ fn a(type_name: &str) -> String {
 
 /// The fields of a map.
 #[derive(Clone)]
-pub(crate) struct Fields<'d, 'r> {
+pub(crate) struct DocumentFields<'d, 'r> {
     map: &'d Map,
     path: Path,
     report: &'r Report<'d>,
 }
 
-impl<'d, 'r> Fields<'d, 'r> {
+impl<'d, 'r> DocumentFields<'d, 'r> {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -230,9 +236,9 @@ impl<'d, 'r> Fields<'d, 'r> {
     }
 
     /// A field that is there and not null.
-    pub(crate) fn get(&self, key: &str) -> Option<Node<'d, 'r>> {
+    pub(crate) fn get(&self, key: &str) -> Option<DocumentNode<'d, 'r>> {
         let value = self.map.get(key).filter(|value| !value.is_null())?;
-        Some(Node { value, path: self.path.join(key), report: self.report })
+        Some(DocumentNode { value, path: self.path.join(key), report: self.report })
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<Str> {

@@ -6,7 +6,7 @@
 use kiln_diagnostic::{Diagnostic, did_you_mean};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::{Filters, Mutate, MutateTarget, Mutation, PatchBody};
-use kiln_schema::types::{StructId, Type, types};
+use kiln_schema::types::{SchemaType, StructId, newest_types};
 use kiln_value::{Path, Segment, Value, json};
 use kiln_variables::Template;
 
@@ -23,7 +23,7 @@ pub(crate) struct FieldProblem {
 
 /// What is wrong with an object of a kind, or with a part of one.
 pub(crate) fn problems(kind: &Gvk, object: &Value) -> Vec<FieldProblem> {
-    let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
+    let Some(id) = newest_types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
     let mut checker = FieldChecker::new(&kind.kind);
     checker.members(id, object, true);
     checker.found
@@ -31,8 +31,8 @@ pub(crate) fn problems(kind: &Gvk, object: &Value) -> Vec<FieldProblem> {
 
 /// What is wrong with a value that is put at a JSON Pointer of an object of a kind; without a value, with the pointer.
 fn problems_at(kind: &Gvk, pointer: &str, value: Option<&Value>) -> Vec<FieldProblem> {
-    let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
-    at(&kind.kind, &Type::Struct(id), pointer, value)
+    let Some(id) = newest_types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
+    at(&kind.kind, &SchemaType::Struct(id), pointer, value)
 }
 
 /// What is wrong, for each of some kinds, with a value that is put at a JSON Pointer.
@@ -48,14 +48,16 @@ pub(crate) fn problems_at_all(
 /// one of its elements.
 pub(crate) fn problems_below(kinds: &[Gvk], fields: &[&str], part: &Value) -> Vec<FieldProblem> {
     of_all(kinds, |kind| {
-        let Some(id) = types().kind(&kind.api_version(), &kind.kind) else { return Vec::new() };
+        let Some(id) = newest_types().kind(&kind.api_version(), &kind.kind) else {
+            return Vec::new();
+        };
         let mut checker = FieldChecker::new(&kind.kind);
-        let root = Type::Struct(id);
+        let root = SchemaType::Struct(id);
         let mut ty = &root;
         for (depth, name) in fields.iter().enumerate() {
             checker.path.push(*name);
             ty = match element_of(ty) {
-                Type::Struct(id) => match member(*id, name, depth == 0) {
+                SchemaType::Struct(id) => match member(*id, name, depth == 0) {
                     Member::Of(ty) => ty,
                     Member::Anything => return Vec::new(),
                     Member::Unknown => {
@@ -63,7 +65,7 @@ pub(crate) fn problems_below(kinds: &[Gvk], fields: &[&str], part: &Value) -> Ve
                         return checker.found;
                     }
                 },
-                Type::Map(values) => values,
+                SchemaType::Map(values) => values,
                 _ => return Vec::new(),
             };
         }
@@ -72,26 +74,27 @@ pub(crate) fn problems_below(kinds: &[Gvk], fields: &[&str], part: &Value) -> Ve
     })
 }
 
-fn element_of(ty: &Type) -> &Type {
+fn element_of(ty: &SchemaType) -> &SchemaType {
     match ty {
-        Type::List(items) => items,
+        SchemaType::List(items) => items,
         other => other,
     }
 }
 
 /// What is wrong with a value that is put at a JSON Pointer below the metadata of any object.
 pub(crate) fn metadata_problems(pointer: &str, value: &Value) -> Vec<FieldProblem> {
-    let meta = types().kind("v1", "Namespace").and_then(|id| types().field(id, "metadata"));
+    let meta =
+        newest_types().kind("v1", "Namespace").and_then(|id| newest_types().field(id, "metadata"));
     meta.map_or_else(Vec::new, |meta| at("metadata", &meta.ty, pointer, Some(value)))
 }
 
-fn at(kind: &str, root: &Type, pointer: &str, value: Option<&Value>) -> Vec<FieldProblem> {
+fn at(kind: &str, root: &SchemaType, pointer: &str, value: Option<&Value>) -> Vec<FieldProblem> {
     let mut checker = FieldChecker::new(kind);
     let mut ty = root;
     for (depth, segment) in pointer.split('/').skip(1).enumerate() {
         let name = segment.replace("~1", "/").replace("~0", "~");
         ty = match ty {
-            Type::Struct(id) => match member(*id, &name, depth == 0) {
+            SchemaType::Struct(id) => match member(*id, &name, depth == 0) {
                 Member::Of(ty) => ty,
                 Member::Anything => return Vec::new(),
                 Member::Unknown if is_computed(&name) || name.starts_with('#') => {
@@ -103,8 +106,8 @@ fn at(kind: &str, root: &Type, pointer: &str, value: Option<&Value>) -> Vec<Fiel
                     return checker.found;
                 }
             },
-            Type::Map(values) => values,
-            Type::List(items) => items,
+            SchemaType::Map(values) => values,
+            SchemaType::List(items) => items,
             _ => return Vec::new(),
         };
         checker.path.push(name.as_str());
@@ -116,18 +119,18 @@ fn at(kind: &str, root: &Type, pointer: &str, value: Option<&Value>) -> Vec<Fiel
 }
 
 enum Member<'t> {
-    Of(&'t Type),
+    Of(&'t SchemaType),
     /// Something is there, and nothing is known about it.
     Anything,
     Unknown,
 }
 
 fn member<'t>(id: StructId, name: &str, is_root: bool) -> Member<'t> {
-    if let Some(field) = types().field(id, name) {
+    if let Some(field) = newest_types().field(id, name) {
         return Member::Of(&field.ty);
     }
     // Claims of StatefulSets are written as whole objects.
-    let is_object = is_root || types().get(id).name == "core/v1.PersistentVolumeClaim";
+    let is_object = is_root || newest_types().get(id).name == "core/v1.PersistentVolumeClaim";
     match is_object && matches!(name, "apiVersion" | "kind") {
         true => Member::Anything,
         false => Member::Unknown,
@@ -178,12 +181,12 @@ impl<'k> FieldChecker<'k> {
         }
     }
 
-    fn value(&mut self, ty: &Type, value: &Value) {
+    fn value(&mut self, ty: &SchemaType, value: &Value) {
         match (ty, value) {
             (_, Value::Null) => {}
             (_, Value::String(text)) if is_computed(text) => {}
-            (Type::Struct(id), Value::Map(_)) => self.members(*id, value, false),
-            (Type::Map(values), Value::Map(map)) => {
+            (SchemaType::Struct(id), Value::Map(_)) => self.members(*id, value, false),
+            (SchemaType::Map(values), Value::Map(map)) => {
                 for (key, value) in map {
                     let Some((_, is_anchor)) = field_of(key) else { continue };
                     if is_anchor && !matches!(value, Value::Map(_) | Value::List(_)) {
@@ -194,7 +197,7 @@ impl<'k> FieldChecker<'k> {
                     self.path.pop();
                 }
             }
-            (Type::List(items), Value::List(list)) => {
+            (SchemaType::List(items), Value::List(list)) => {
                 for (at, value) in list.iter().enumerate() {
                     self.path.push(at);
                     self.value(items, value);
@@ -209,7 +212,10 @@ impl<'k> FieldChecker<'k> {
                         self.path, self.kind
                     );
                     let hint = match (ty, value) {
-                        (Type::String | Type::Bytes, Value::Number(_) | Value::Bool(_)) => {
+                        (
+                            SchemaType::String | SchemaType::Bytes,
+                            Value::Number(_) | Value::Bool(_),
+                        ) => {
                             format!("put it in quotes: {:?}", json::to_string(value))
                         }
                         _ => format!("write {wanted}: the API server rejects anything else"),
@@ -221,7 +227,7 @@ impl<'k> FieldChecker<'k> {
     }
 
     fn unknown(&mut self, id: StructId, name: &str) {
-        let fields: Vec<&str> = types().fields(id).iter().map(|field| field.name).collect();
+        let fields: Vec<&str> = newest_types().fields(id).iter().map(|field| field.name).collect();
         let is_root = self.path.segments().len() == 1;
         let hint = match did_you_mean(name, fields.iter().copied()) {
             Some(meant) => format!("did you mean {meant:?}?"),
@@ -251,20 +257,26 @@ impl<'k> FieldChecker<'k> {
 }
 
 /// What a type takes, where the value is none of it.
-fn wanted_instead(ty: &Type, value: &Value) -> Option<&'static str> {
+fn wanted_instead(ty: &SchemaType, value: &Value) -> Option<&'static str> {
     let is_scalar = matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_));
     match ty {
-        Type::String | Type::Bytes => (!matches!(value, Value::String(_))).then_some("text"),
-        Type::Bool => (!matches!(value, Value::Bool(_))).then_some("true or false"),
-        Type::Int32 | Type::Int64 | Type::Double => {
+        SchemaType::String | SchemaType::Bytes => {
+            (!matches!(value, Value::String(_))).then_some("text")
+        }
+        SchemaType::Bool => (!matches!(value, Value::Bool(_))).then_some("true or false"),
+        SchemaType::Int32 | SchemaType::Int64 | SchemaType::Double => {
             (!matches!(value, Value::Number(_))).then_some("a number")
         }
-        Type::Quantity | Type::IntOrString | Type::Time | Type::MicroTime | Type::Duration => {
-            (!is_scalar).then_some("text or a number")
+        SchemaType::Quantity
+        | SchemaType::IntOrString
+        | SchemaType::Time
+        | SchemaType::MicroTime
+        | SchemaType::Duration => (!is_scalar).then_some("text or a number"),
+        SchemaType::Struct(_) | SchemaType::Map(_) => {
+            (!matches!(value, Value::Map(_))).then_some("a map")
         }
-        Type::Struct(_) | Type::Map(_) => (!matches!(value, Value::Map(_))).then_some("a map"),
-        Type::List(_) => (!matches!(value, Value::List(_))).then_some("a list"),
-        Type::Raw | Type::Fields | Type::Json | Type::SchemaOr(_) => None,
+        SchemaType::List(_) => (!matches!(value, Value::List(_))).then_some("a list"),
+        SchemaType::Raw | SchemaType::Fields | SchemaType::Json | SchemaType::SchemaOr(_) => None,
     }
 }
 
@@ -381,7 +393,7 @@ fn targeted(targets: &[MutateTarget], kinds: &Kinds) -> Option<Vec<Gvk>> {
 fn built_in(mut kinds: Vec<Gvk>) -> Option<Vec<Gvk>> {
     kinds.sort();
     kinds.dedup();
-    let is_known = |kind: &Gvk| types().kind(&kind.api_version(), &kind.kind).is_some();
+    let is_known = |kind: &Gvk| newest_types().kind(&kind.api_version(), &kind.kind).is_some();
     kinds.iter().all(is_known).then_some(kinds)
 }
 

@@ -9,14 +9,14 @@ use crate::{Compiled, NotRun};
 
 /// Where rules are run. A rule may be run in one place and not in another; [`Compiled::not_run`] goes by the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Host {
+pub enum PolicyHost {
     /// On files: `kiln apply`, `kiln check`, `kiln test`.
     Files,
     /// On the objects of a cluster: `kiln run`, `kiln up`, and the commands that speak for them.
     Cluster,
 }
 
-impl Host {
+impl PolicyHost {
     /// Whether it runs a rule.
     pub fn runs(self, rule: &Rule) -> bool {
         let for_files = match rule.program {
@@ -29,7 +29,7 @@ impl Host {
                 false
             }
         };
-        self == Host::Files || !for_files
+        self == PolicyHost::Files || !for_files
     }
 
     /// Takes the rules that it does not run out of the policies behind the first ones, and names them.
@@ -58,7 +58,7 @@ impl Host {
 
 /// The rules of a policy that a host does not run, as they were written: one that was rewritten for the controllers of
 /// Pods is not named again.
-fn named(host: Host, policy: &Policy) -> Vec<NotRun> {
+fn named(host: PolicyHost, policy: &Policy) -> Vec<NotRun> {
     let mut seen: Vec<&Path> = Vec::new();
     let mut not_run = Vec::new();
     for rule in policy.rules.iter().filter(|rule| !host.runs(rule)) {

@@ -30,7 +30,7 @@ mod spelling;
 
 pub use cel_policies::pod_controllers;
 pub use cycles::{RuleCycle, rule_cycles};
-pub use host::Host;
+pub use host::PolicyHost;
 pub use policy_kinds::{POLICY_KINDS, PolicyKind, PolicyRuns};
 pub use spelling::{misplaced_kind, unknown_kinds};
 
@@ -187,13 +187,13 @@ pub fn is_exception(document: &Document) -> bool {
 
 /// Compiles the policies and exceptions among documents, to be run on files; all others are skipped.
 pub fn compile<'d>(documents: impl IntoIterator<Item = &'d Document>, kinds: &Kinds) -> Compiled {
-    compile_for(Host::Files, documents, kinds)
+    compile_for(PolicyHost::Files, documents, kinds)
 }
 
 /// Compiles the policies and exceptions among documents, as a host runs them; all others are skipped. Rules that the
 /// host does not run are checked like all others, and named in [`Compiled::not_run`].
 pub fn compile_for<'d>(
-    host: Host,
+    host: PolicyHost,
     documents: impl IntoIterator<Item = &'d Document>,
     kinds: &Kinds,
 ) -> Compiled {

@@ -6,7 +6,7 @@ use kiln_text::Schedule;
 use kiln_value::Path;
 use kiln_yaml::part_of;
 
-use crate::document_reader::Fields;
+use crate::document_reader::DocumentFields;
 
 /// The words for a kind of policy in what Kyverno says of schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,10 @@ pub(crate) enum ScheduledKind {
 }
 
 /// Reads `schedule`, which must be there, and where it was written.
-pub(crate) fn schedule(spec: &Fields<'_, '_>, kind: ScheduledKind) -> Option<(Schedule, Path)> {
+pub(crate) fn schedule(
+    spec: &DocumentFields<'_, '_>,
+    kind: ScheduledKind,
+) -> Option<(Schedule, Path)> {
     let Some(node) = spec.get("schedule") else {
         spec.error(
             "spec.schedule: Required value: schedule is required",
@@ -62,7 +65,7 @@ pub(crate) fn schedule(spec: &Fields<'_, '_>, kind: ScheduledKind) -> Option<(Sc
 }
 
 /// Reads `deletionPropagationPolicy`.
-pub(crate) fn propagation(spec: &Fields<'_, '_>) -> Option<Propagation> {
+pub(crate) fn propagation(spec: &DocumentFields<'_, '_>) -> Option<Propagation> {
     let node = spec.get("deletionPropagationPolicy")?;
     let word = node.text()?;
     let found = Propagation::parse(&word);

@@ -12,8 +12,8 @@ use serde_json::{Value as Json, json};
 
 use crate::hover::describe;
 use crate::json_schema::document_kinds;
-use crate::outline::{Entry, Step, outline, unquoted};
-use crate::subject::{Language, Subject, in_words};
+use crate::outline::{Entry, OutlineStep, outline, unquoted};
+use crate::subject::{DocumentSubject, TextLanguage, in_words};
 use crate::text_document::TextDocument;
 use crate::variables::{REQUEST_VARIABLES, TEMPLATE_FIELDS, name_at, variables};
 
@@ -85,8 +85,8 @@ pub(crate) fn completion(
     };
     // Who the document is may stand below.
     let all = outline(document.text(), part);
-    let subject = Subject::of(document, &all);
-    let around: &[Step] = match entry.path.as_slice() {
+    let subject = DocumentSubject::of(document, &all);
+    let around: &[OutlineStep] = match entry.path.as_slice() {
         path if entry.is_half => path,
         [above @ .., _] if entry.has_key() && text[entry.key.clone()].contains(MARK) => above,
         path => {
@@ -102,10 +102,10 @@ pub(crate) fn completion(
 }
 
 /// The fields of what is around, but for those that are there.
-fn fields(subject: Subject, path: &[Step], all: &[Entry]) -> Vec<Json> {
+fn fields(subject: DocumentSubject, path: &[OutlineStep], all: &[Entry]) -> Vec<Json> {
     let is_there = |name: &str| {
         all.iter().any(|entry| {
-            matches!(entry.path.split_last(), Some((Step::Key(key), above)) if key == name && above == path)
+            matches!(entry.path.split_last(), Some((OutlineStep::Key(key), above)) if key == name && above == path)
         })
     };
     if subject.kind.is_none() && path.is_empty() {
@@ -145,7 +145,7 @@ fn values(
     document: &TextDocument,
     text: &str,
     entry: &Entry,
-    subject: Subject,
+    subject: DocumentSubject,
     files: Option<&dyn FileSystem>,
     at: usize,
 ) -> Vec<Json> {
@@ -156,14 +156,14 @@ fn values(
         let name = name_at(&begun, begun.len()).map(|(name, _)| name).unwrap_or_default();
         return words(document, entry, language, &name, at);
     }
-    let last = entry.path.iter().rev().find_map(Step::key).unwrap_or_default();
+    let last = entry.path.iter().rev().find_map(OutlineStep::key).unwrap_or_default();
     match (entry.path.as_slice(), last) {
-        ([Step::Key(key)], _) if key == "kind" => {
+        ([OutlineStep::Key(key)], _) if key == "kind" => {
             return document_kinds()
                 .map(|kind| item(kind.name, CLASS, kind.original, kind.summary))
                 .collect();
         }
-        ([Step::Key(key)], _) if key == "apiVersion" => {
+        ([OutlineStep::Key(key)], _) if key == "apiVersion" => {
             let mut versions: Vec<&str> = match subject.kind {
                 Some(kind) => kind.api_versions.to_vec(),
                 None => {
@@ -201,7 +201,7 @@ fn values(
 fn words(
     document: &TextDocument,
     entry: &Entry,
-    language: Language,
+    language: TextLanguage,
     name: &str,
     at: usize,
 ) -> Vec<Json> {
@@ -223,7 +223,7 @@ fn words(
         })
         .collect();
     match language {
-        Language::JmesPath => {
+        TextLanguage::JmesPath => {
             items
                 .extend(REQUEST_VARIABLES.iter().filter_map(|(name, about)| variable(name, about)));
             if above.is_empty() {
@@ -235,7 +235,7 @@ fn words(
                 }));
             }
         }
-        Language::GoTemplate => {
+        TextLanguage::GoTemplate => {
             items.extend(TEMPLATE_FIELDS.iter().filter_map(|(name, about)| variable(name, about)));
             if above.is_empty() {
                 let functions = template_functions::functions(FunctionSet::Sprig);
@@ -245,7 +245,7 @@ fn words(
                 }));
             }
         }
-        Language::Cel => {
+        TextLanguage::Cel => {
             let env = Env::policies(PolicyScope::Cluster);
             let more = ["variables", "element", "index"];
             let names = env.variable_names().chain(more);
@@ -258,7 +258,7 @@ fn words(
                 }
             }
         }
-        Language::Vars => {}
+        TextLanguage::Vars => {}
     }
     items
 }

@@ -3,8 +3,8 @@
 use kiln_kustomize::fs::FileSystem;
 use serde_json::{Value as Json, json};
 
-use crate::outline::{Step, entry_at, outline, unquoted};
-use crate::subject::Subject;
+use crate::outline::{OutlineStep, entry_at, outline, unquoted};
+use crate::subject::DocumentSubject;
 use crate::text_document::{TextDocument, uri_of};
 use crate::variables::{name_at, variables};
 
@@ -18,7 +18,7 @@ pub(crate) fn definition(
 ) -> Option<Json> {
     let part = document.part_around(at);
     let entries = outline(document.text(), part.clone());
-    let subject = Subject::of(document, &entries);
+    let subject = DocumentSubject::of(document, &entries);
     let entry = entry_at(&entries, at)?;
     let value = &document.text()[entry.value.clone()];
     if at < entry.value.start {
@@ -44,8 +44,8 @@ pub(crate) fn definition(
     if !subject.is_kustomization {
         return None;
     }
-    let first = entry.path.first().and_then(Step::key)?;
-    let last = entry.path.iter().rev().find_map(Step::key)?;
+    let first = entry.path.first().and_then(OutlineStep::key)?;
+    let last = entry.path.iter().rev().find_map(OutlineStep::key)?;
     let is_path = matches!(first, "resources" | "components" | "bases" | "configurations" | "crds")
         || matches!(last, "path" | "files" | "envs" | "generators" | "transformers");
     let files = files.filter(|_| is_path)?;

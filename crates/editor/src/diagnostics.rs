@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Severity, did_you_mean};
-use kiln_dialects::{Host, compile_for, is_exception, is_policy, rule_cycles, unknown_kinds};
+use kiln_dialects::{PolicyHost, compile_for, is_exception, is_policy, rule_cycles, unknown_kinds};
 use kiln_fields::{FieldTable, FieldType, Support, chainsaw};
 use kiln_kustomize::fs::{FileSystem, Layered};
-use kiln_kustomize::{Build, Options};
+use kiln_kustomize::{Build, BuildOptions};
 use kiln_object::Kinds;
 use kiln_value::{Path, Value};
 use kiln_yaml::{Document, Places, ReadOptions};
 
-use crate::subject::{Subject, find, in_words};
+use crate::subject::{DocumentSubject, find, in_words};
 use crate::text_document::TextDocument;
 
 /// More problems than this in one file are not shown: the first ones explain the others.
@@ -30,7 +30,7 @@ pub(crate) fn problems(document: &TextDocument, files: Option<&dyn FileSystem>) 
     let mut found = policies(&read);
     for yaml in &read {
         let text = |key: &str| yaml.value().str_at([key]);
-        let subject = Subject::called(document, text("apiVersion"), text("kind"));
+        let subject = DocumentSubject::called(document, text("apiVersion"), text("kind"));
         let Some(kind) = subject.kind else { continue };
         if is_policy(yaml) || is_exception(yaml) {
             continue;
@@ -75,7 +75,7 @@ fn policies(read: &[Document]) -> Vec<Diagnostic> {
             }
         }
     }
-    let compiled = compile_for(Host::Files, ours, &kinds);
+    let compiled = compile_for(PolicyHost::Files, ours, &kinds);
     let mut found = compiled.diagnostics;
     let is_given = |kind: &str| {
         kiln_fields::kinds().any(|known| known.name == kind)
@@ -92,7 +92,7 @@ fn policies(read: &[Document]) -> Vec<Diagnostic> {
 
 /// What a build says of a kustomization as it is in the editor. Nothing is fetched and no program runs.
 fn build(document: &TextDocument, files: &dyn FileSystem) -> Vec<Diagnostic> {
-    let options = Options { offline: true, helm: None, ..Options::default() };
+    let options = BuildOptions { offline: true, helm: None, ..BuildOptions::default() };
     let files = Layered::over(files).with(&document.path, document.text().as_bytes().to_vec());
     let here = |problem: Diagnostic| match &problem.place {
         Some(place) if place.source().name() == document.path => problem,

@@ -6,8 +6,8 @@ use kiln_fields::{Field, FieldTable, Support};
 use kiln_gotemplate::{FunctionSet, functions as template_functions};
 use kiln_jmespath::functions as jmespath_functions;
 
-use crate::outline::{Entry, Step, entry_at, outline, unquoted};
-use crate::subject::{Language, Subject, in_words};
+use crate::outline::{Entry, OutlineStep, entry_at, outline, unquoted};
+use crate::subject::{DocumentSubject, TextLanguage, in_words};
 use crate::text_document::TextDocument;
 use crate::variables::{REQUEST_VARIABLES, TEMPLATE_FIELDS, name_at, variables};
 
@@ -15,7 +15,7 @@ use crate::variables::{REQUEST_VARIABLES, TEMPLATE_FIELDS, name_at, variables};
 pub(crate) fn hover(document: &TextDocument, at: usize) -> Option<(String, Range<usize>)> {
     let part = document.part_around(at);
     let entries = outline(document.text(), part.clone());
-    let subject = Subject::of(document, &entries);
+    let subject = DocumentSubject::of(document, &entries);
     let entry = entry_at(&entries, at)?;
     if entry.has_key() && entry.key.start <= at && at <= entry.key.end {
         let (field, table) = subject.field_at(&entry.path)?;
@@ -30,7 +30,7 @@ pub(crate) fn hover(document: &TextDocument, at: usize) -> Option<(String, Range
         let about = word(document, &part, &entries, language, &name, entry)?;
         return Some((about, offset + place.start..offset + place.end));
     }
-    if entry.path.len() == 1 && entry.path[0] == Step::Key("kind".to_owned()) {
+    if entry.path.len() == 1 && entry.path[0] == OutlineStep::Key("kind".to_owned()) {
         let kind = subject.kind.filter(|kind| kind.name == unquoted(value))?;
         let versions = kind.api_versions.join("`, `");
         let text = format!("**{}** (`{versions}`)\n\n{}", kind.name, kind.summary);
@@ -45,7 +45,7 @@ fn word(
     document: &TextDocument,
     part: &Range<usize>,
     entries: &[Entry],
-    language: Language,
+    language: TextLanguage,
     name: &str,
     entry: &Entry,
 ) -> Option<String> {
@@ -64,14 +64,14 @@ fn word(
         }
         match &variable.value {
             Some(value) => text.push_str(&format!("\n\n```json\n{value}\n```")),
-            None if language == Language::Vars => text.push_str("\n\nThe build fills it in."),
+            None if language == TextLanguage::Vars => text.push_str("\n\nThe build fills it in."),
             None => text.push_str("\n\nIts value is known when the rule runs."),
         }
         return Some(text);
     }
     let last = name.rsplit('.').next().unwrap_or(name);
     match language {
-        Language::JmesPath => {
+        TextLanguage::JmesPath => {
             if let Some(function) = jmespath_functions::find(last) {
                 let parameters: Vec<&str> =
                     function.parameters().iter().map(|parameter| parameter.name).collect();
@@ -85,7 +85,7 @@ fn word(
             }
             longest(REQUEST_VARIABLES, name)
         }
-        Language::GoTemplate => {
+        TextLanguage::GoTemplate => {
             if let Some(about) = longest(TEMPLATE_FIELDS, name) {
                 return Some(about);
             }
@@ -94,11 +94,11 @@ fn word(
             let parameters = function.parameters().join(" ");
             Some(format!("```\n{name} {parameters}\n```\n{}", function.about()))
         }
-        Language::Cel => {
+        TextLanguage::Cel => {
             let calls = crate::completion::cel_calls(last);
             (!calls.is_empty()).then(|| format!("```\n{}\n```", calls.join("\n")))
         }
-        Language::Vars => None,
+        TextLanguage::Vars => None,
     }
 }
 
@@ -113,7 +113,7 @@ fn longest(known: &[(&str, &str)], name: &str) -> Option<String> {
 }
 
 /// What the tables say of a field, as Markdown.
-pub(crate) fn describe(field: &Field, table: &FieldTable, subject: Subject) -> String {
+pub(crate) fn describe(field: &Field, table: &FieldTable, subject: DocumentSubject) -> String {
     let mut text = format!("**{}** ({})", field.name, in_words(&field.holds));
     if field.is_required {
         text.push_str(", required");

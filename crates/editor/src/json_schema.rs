@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_fields::{Field, FieldTable, FieldType, Kind, Support, chainsaw};
+use kiln_fields::{DocumentKind, Field, FieldTable, FieldType, Support, chainsaw};
 use kiln_value::{Map, Value, value};
 use kiln_yaml::{ReadOptions, read_bytes};
 
@@ -15,13 +15,13 @@ const DRAFT: &str = "http://json-schema.org/draft-07/schema#";
 pub const ALL_KINDS_FILE: &str = "kiln.json";
 
 /// The kinds that documents name, in the order of the tables; parts of files that have no `kind` are left out.
-pub fn document_kinds() -> impl Iterator<Item = &'static Kind> {
+pub fn document_kinds() -> impl Iterator<Item = &'static DocumentKind> {
     kiln_fields::kinds().filter(|kind| !kind.api_versions.is_empty())
 }
 
 /// The kinds that a user may mean by a word: `ClusterPolicy`, `clusterpolicy`, `kyverno.io/v1/ClusterPolicy`, `Test` of
 /// two programs.
-pub fn kinds_called(name: &str) -> Vec<&'static Kind> {
+pub fn kinds_called(name: &str) -> Vec<&'static DocumentKind> {
     let (version, name) = name.rsplit_once('/').map_or((None, name), |(v, name)| (Some(v), name));
     document_kinds()
         .filter(|kind| kind.name.eq_ignore_ascii_case(name))
@@ -30,7 +30,7 @@ pub fn kinds_called(name: &str) -> Vec<&'static Kind> {
 }
 
 /// The name of the file for the schema of a kind: `kyverno.io-clusterpolicy.json`.
-pub fn file_name(kind: &Kind) -> String {
+pub fn file_name(kind: &DocumentKind) -> String {
     let group =
         kind.api_versions.first().map(|version| version.split('/').next().unwrap_or(version));
     format!("{}-{}.json", group.unwrap_or("kiln"), kind.name.to_lowercase())
@@ -42,7 +42,7 @@ pub fn editor_comment(schema: &str) -> String {
 }
 
 /// The schema of documents of one kind.
-pub fn schema(kind: &Kind) -> Value {
+pub fn schema(kind: &DocumentKind) -> Value {
     let mut printer = Printer::default();
     let body = printer.document(kind);
     let mut root = Map::from_iter([
@@ -96,7 +96,7 @@ struct Printer {
 
 impl Printer {
     /// The fields of a whole document: those of its table, with its own kind and versions.
-    fn document(&mut self, kind: &Kind) -> Value {
+    fn document(&mut self, kind: &DocumentKind) -> Value {
         self.any_case = kind.original == "kustomize";
         let is_chainsaw = std::ptr::eq(kind.table, &raw const chainsaw::TEST);
         self.everywhere = is_chainsaw.then_some(&chainsaw::WITHOUT_EFFECT);

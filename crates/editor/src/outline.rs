@@ -8,16 +8,16 @@ use std::ops::Range;
 
 /// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum OutlineStep {
     Key(String),
     Index(usize),
 }
 
-impl Step {
+impl OutlineStep {
     pub(crate) fn key(&self) -> Option<&str> {
         match self {
-            Step::Key(key) => Some(key),
-            Step::Index(_) => None,
+            OutlineStep::Key(key) => Some(key),
+            OutlineStep::Index(_) => None,
         }
     }
 }
@@ -26,7 +26,7 @@ impl Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     /// With its own key or index at the end; for half a word, the path of what is around it.
-    pub(crate) path: Vec<Step>,
+    pub(crate) path: Vec<OutlineStep>,
     /// Where the key is; empty for elements.
     pub(crate) key: Range<usize>,
     /// Where the value is, as far as it is a scalar or in flow style.
@@ -47,10 +47,10 @@ const DEEPEST: usize = 64;
 /// Something that is open: what stands further to the right belongs to it.
 struct Open {
     column: usize,
-    step: Step,
+    step: OutlineStep,
 }
 
-struct Scan<'t> {
+struct OutlineScan<'t> {
     text: &'t str,
     open: Vec<Open>,
     entries: Vec<Entry>,
@@ -58,7 +58,7 @@ struct Scan<'t> {
 
 /// The entries of one YAML document in this part of a text, in order.
 pub(crate) fn outline(text: &str, part: Range<usize>) -> Vec<Entry> {
-    let mut scan = Scan { text: &text[..part.end], open: Vec::new(), entries: Vec::new() };
+    let mut scan = OutlineScan { text: &text[..part.end], open: Vec::new(), entries: Vec::new() };
     let mut at = part.start;
     while at < part.end {
         let end = scan.line_end(at);
@@ -67,7 +67,7 @@ pub(crate) fn outline(text: &str, part: Range<usize>) -> Vec<Entry> {
     scan.entries
 }
 
-impl Scan<'_> {
+impl OutlineScan<'_> {
     fn line_end(&self, at: usize) -> usize {
         self.text[at..].find('\n').map_or(self.text.len(), |n| at + n)
     }
@@ -119,7 +119,7 @@ impl Scan<'_> {
         let column = at - start;
         self.close(column);
         let key = unquoted(&self.text[at..key_end]).to_owned();
-        self.open.push(Open { column, step: Step::Key(key) });
+        self.open.push(Open { column, step: OutlineStep::Key(key) });
         let from = key_end + self.text[key_end..end].find(':').map_or(0, |colon| colon + 1);
         let rest = &self.text[from..end];
         let from = from + rest.len() - rest.trim_start_matches(' ').len();
@@ -186,17 +186,17 @@ impl Scan<'_> {
         // A list may stand in the column of its key.
         while let Some(last) = self.open.last()
             && (last.column > column
-                || last.column == column && matches!(last.step, Step::Index(_)))
+                || last.column == column && matches!(last.step, OutlineStep::Index(_)))
         {
             let last = self.open.pop();
-            if let Some(Open { column: at, step: Step::Index(index) }) = last
+            if let Some(Open { column: at, step: OutlineStep::Index(index) }) = last
                 && at == column
             {
-                self.open.push(Open { column, step: Step::Index(index + 1) });
+                self.open.push(Open { column, step: OutlineStep::Index(index + 1) });
                 return;
             }
         }
-        self.open.push(Open { column, step: Step::Index(0) });
+        self.open.push(Open { column, step: OutlineStep::Index(0) });
     }
 
     /// Ends what stands at this column or further to the right.
@@ -206,7 +206,7 @@ impl Scan<'_> {
         }
     }
 
-    fn path(&self) -> Vec<Step> {
+    fn path(&self) -> Vec<OutlineStep> {
         self.open.iter().map(|open| open.step.clone()).collect()
     }
 }
@@ -295,7 +295,7 @@ impl Flow<'_, '_> {
         self.text[self.at..].chars().next()
     }
 
-    fn node(&mut self, path: &[Step], depth: usize) {
+    fn node(&mut self, path: &[OutlineStep], depth: usize) {
         if depth > DEEPEST {
             self.at = self.text.len();
             return;
@@ -319,7 +319,7 @@ impl Flow<'_, '_> {
         }
     }
 
-    fn map(&mut self, path: &[Step], depth: usize) {
+    fn map(&mut self, path: &[OutlineStep], depth: usize) {
         self.at += 1;
         loop {
             self.skip_space();
@@ -350,12 +350,12 @@ impl Flow<'_, '_> {
             self.at += self.text[self.at..].find(':').map_or(0, |colon| colon + 1);
             self.skip_space();
             let mut inner = path.to_vec();
-            inner.push(Step::Key(unquoted(written).to_owned()));
+            inner.push(OutlineStep::Key(unquoted(written).to_owned()));
             self.inner(&inner, key, depth);
         }
     }
 
-    fn list(&mut self, path: &[Step], depth: usize) {
+    fn list(&mut self, path: &[OutlineStep], depth: usize) {
         self.at += 1;
         for index in 0.. {
             self.skip_space();
@@ -368,7 +368,7 @@ impl Flow<'_, '_> {
                 Some(_) => {}
             }
             let mut inner = path.to_vec();
-            inner.push(Step::Index(index));
+            inner.push(OutlineStep::Index(index));
             let at = self.at;
             self.inner(&inner, at..at, depth);
             self.skip_space();
@@ -382,7 +382,7 @@ impl Flow<'_, '_> {
     }
 
     /// A value in a map or a list.
-    fn inner(&mut self, path: &[Step], key: Range<usize>, depth: usize) {
+    fn inner(&mut self, path: &[OutlineStep], key: Range<usize>, depth: usize) {
         let from = self.at;
         let number = self.entries.len();
         self.entries.push(Entry { path: path.to_vec(), key, value: from..from, is_half: false });
@@ -410,8 +410,8 @@ mod tests {
                     .path
                     .iter()
                     .map(|step| match step {
-                        Step::Key(key) => key.clone(),
-                        Step::Index(index) => index.to_string(),
+                        OutlineStep::Key(key) => key.clone(),
+                        OutlineStep::Index(index) => index.to_string(),
                     })
                     .collect();
                 let half = if entry.is_half { "?" } else { "" };

@@ -1,8 +1,8 @@
 //! What a document is, and what its fields hold.
 
-use kiln_fields::{Field, FieldTable, FieldType, Kind, kustomize};
+use kiln_fields::{DocumentKind, Field, FieldTable, FieldType, kustomize};
 
-use crate::outline::{Entry, Step, unquoted};
+use crate::outline::{Entry, OutlineStep, unquoted};
 use crate::text_document::TextDocument;
 
 /// The names of kustomization files, whose `kind` may be missing.
@@ -10,14 +10,14 @@ const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml
 
 /// What one YAML document is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Subject {
-    pub(crate) kind: Option<&'static Kind>,
+pub(crate) struct DocumentSubject {
+    pub(crate) kind: Option<&'static DocumentKind>,
     pub(crate) is_kustomization: bool,
 }
 
 /// The languages that texts in documents have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum TextLanguage {
     JmesPath,
     Cel,
     GoTemplate,
@@ -25,15 +25,15 @@ pub(crate) enum Language {
     Vars,
 }
 
-impl Subject {
+impl DocumentSubject {
     pub(crate) fn of(document: &TextDocument, entries: &[Entry]) -> Self {
         let top = |name: &str| {
-            let entry = entries
-                .iter()
-                .find(|entry| matches!(entry.path.as_slice(), [Step::Key(key)] if key == name));
+            let entry = entries.iter().find(
+                |entry| matches!(entry.path.as_slice(), [OutlineStep::Key(key)] if key == name),
+            );
             entry.map(|entry| unquoted(&document.text()[entry.value.clone()]).to_owned())
         };
-        Subject::called(document, top("apiVersion").as_deref(), top("kind").as_deref())
+        DocumentSubject::called(document, top("apiVersion").as_deref(), top("kind").as_deref())
     }
 
     pub(crate) fn called(
@@ -42,7 +42,7 @@ impl Subject {
         kind: Option<&str>,
     ) -> Self {
         let is_file = KUSTOMIZATION_FILES.contains(&document.file_name());
-        let fits = |known: &&Kind| {
+        let fits = |known: &&DocumentKind| {
             Some(known.name) == kind
                 && api_version.is_none_or(|version| known.api_versions.contains(&version))
         };
@@ -54,11 +54,11 @@ impl Subject {
         let found = found.or_else(|| is_file.then(|| &kustomize::KINDS[0]));
         let is_kustomization =
             found.is_some_and(|kind| std::ptr::eq(kind.table, &raw const kustomize::KUSTOMIZATION));
-        Subject { kind: found, is_kustomization }
+        DocumentSubject { kind: found, is_kustomization }
     }
 
     /// What may stand at a path; several types where the table has several forms, none where any value may.
-    pub(crate) fn types_at(self, path: &[Step]) -> Vec<FieldType> {
+    pub(crate) fn types_at(self, path: &[OutlineStep]) -> Vec<FieldType> {
         let Some(kind) = self.kind else { return Vec::new() };
         let mut types = vec![FieldType::Table(kind.table)];
         for step in path {
@@ -70,14 +70,17 @@ impl Subject {
     }
 
     /// The field that a path leads to, if its last step is a key of a table.
-    pub(crate) fn field_at(self, path: &[Step]) -> Option<(&'static Field, &'static FieldTable)> {
+    pub(crate) fn field_at(
+        self,
+        path: &[OutlineStep],
+    ) -> Option<(&'static Field, &'static FieldTable)> {
         let (last, above) = path.split_last()?;
         let name = last.key()?;
         self.tables_at(above).into_iter().find_map(|table| Some((find(table, name)?, table)))
     }
 
     /// The tables whose fields may stand at a path.
-    pub(crate) fn tables_at(self, path: &[Step]) -> Vec<&'static FieldTable> {
+    pub(crate) fn tables_at(self, path: &[OutlineStep]) -> Vec<&'static FieldTable> {
         let tables = self.types_at(path).into_iter().filter_map(|holds| match holds {
             FieldType::Table(table) => Some(table),
             _ => None,
@@ -92,26 +95,27 @@ impl Subject {
     /// The language of the text around a byte of a value, and the part of the value that is in it.
     pub(crate) fn language_at(
         self,
-        path: &[Step],
+        path: &[OutlineStep],
         value: &str,
         at: usize,
-    ) -> Option<(Language, std::ops::Range<usize>)> {
+    ) -> Option<(TextLanguage, std::ops::Range<usize>)> {
         let at = at.min(value.len());
         if self.is_kustomization {
             let open = value[..at].rfind("$(")?;
             let close = value[open..].find(')').map_or(value.len(), |end| open + end);
-            return (at <= close).then_some((Language::Vars, open + 2..close));
+            return (at <= close).then_some((TextLanguage::Vars, open + 2..close));
         }
         let is_mod_rule = self.original() == "KubeMod";
         let braces = value[..at].rfind("{{").filter(|open| !value[*open..at].contains("}}"));
         if let Some(open) = braces {
             let close = value[open..].find("}}").map_or(value.len(), |end| open + end);
-            let language = if is_mod_rule { Language::GoTemplate } else { Language::JmesPath };
+            let language =
+                if is_mod_rule { TextLanguage::GoTemplate } else { TextLanguage::JmesPath };
             return Some((language, open + 2..close));
         }
         let expression = |holds: &FieldType| match holds {
-            FieldType::Expression("CEL") => Some(Language::Cel),
-            FieldType::Expression("JMESPath") => Some(Language::JmesPath),
+            FieldType::Expression("CEL") => Some(TextLanguage::Cel),
+            FieldType::Expression("JMESPath") => Some(TextLanguage::JmesPath),
             _ => None,
         };
         let language = self.types_at(path).iter().find_map(expression)?;
@@ -126,18 +130,19 @@ pub(crate) fn find(table: &'static FieldTable, name: &str) -> Option<&'static Fi
         .or_else(|| table.fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)))
 }
 
-fn inside(holds: &FieldType, step: &Step) -> Vec<FieldType> {
+fn inside(holds: &FieldType, step: &OutlineStep) -> Vec<FieldType> {
     match (holds, step) {
         (FieldType::Either(forms), step) => {
             forms.iter().flat_map(|form| inside(form, step)).collect()
         }
-        (FieldType::Table(table), Step::Key(key)) => {
+        (FieldType::Table(table), OutlineStep::Key(key)) => {
             find(table, key).map(|field| field.holds).into_iter().collect()
         }
-        (FieldType::Map(inner), Step::Key(_)) | (FieldType::List(inner), Step::Index(_)) => {
+        (FieldType::Map(inner), OutlineStep::Key(_))
+        | (FieldType::List(inner), OutlineStep::Index(_)) => {
             vec![**inner]
         }
-        (FieldType::Tables(table), Step::Index(_)) => vec![FieldType::Table(table)],
+        (FieldType::Tables(table), OutlineStep::Index(_)) => vec![FieldType::Table(table)],
         _ => Vec::new(),
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Source};
-use kiln_yaml::{Limits, ReadOptions, emit_node, read_nodes};
+use kiln_yaml::{ReadOptions, YamlLimits, emit_node, read_nodes};
 
 use crate::text_document::TextDocument;
 
@@ -28,7 +28,7 @@ pub fn tidy(name: &str, text: &str) -> Result<String, Diagnostic> {
             continue;
         }
         let source = Arc::new(Source::new(name, part));
-        match read_nodes(&source, &Limits::default())? {
+        match read_nodes(&source, &YamlLimits::default())? {
             Some(node) => tidied.push_str(&emit_node(&node)),
             // Only comments.
             None => tidied.push_str(&format!("{}\n", part.trim_end())),

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use kiln_cel::{Budget, Env, NoHost, PolicyScope, Session};
-use kiln_jmespath::{Environment, Expression, Limits, NoAmbientSources};
+use kiln_jmespath::{Expression, JmesPathEnvironment, JmesPathLimits, NoAmbientSources};
 use kiln_value::{Path, Value, json};
 use kiln_yaml::{ReadOptions, read_bytes};
 
-use crate::outline::{Entry, Step, unquoted};
-use crate::subject::Language;
+use crate::outline::{Entry, OutlineStep, unquoted};
+use crate::subject::TextLanguage;
 
 /// What every rule of Kyverno can read, with what it is.
 pub(crate) const REQUEST_VARIABLES: &[(&str, &str)] = &[
@@ -53,27 +53,27 @@ pub(crate) struct Variable {
     /// Where it gets its name.
     pub(crate) place: Range<usize>,
     /// Only what is below this path can read it.
-    pub(crate) scope: Vec<Step>,
+    pub(crate) scope: Vec<OutlineStep>,
 }
 
 /// The variables of a language that one document defines.
 pub(crate) fn variables(
-    language: Language,
+    language: TextLanguage,
     text: &str,
     part: &Range<usize>,
     entries: &[Entry],
 ) -> Vec<Variable> {
     let list = match language {
-        Language::JmesPath => "context",
-        Language::Cel => "variables",
-        Language::Vars => "vars",
-        Language::GoTemplate => return Vec::new(),
+        TextLanguage::JmesPath => "context",
+        TextLanguage::Cel => "variables",
+        TextLanguage::Vars => "vars",
+        TextLanguage::GoTemplate => return Vec::new(),
     };
     let whole = read_bytes("", &text.as_bytes()[part.clone()], ReadOptions::kubernetes());
     let whole =
         whole.ok().and_then(|read| read.into_iter().next()).map(kiln_yaml::Document::into_value);
     let named = entries.iter().filter_map(|entry| match entry.path.as_slice() {
-        [scope @ .., Step::Key(key), Step::Index(at), Step::Key(name)]
+        [scope @ .., OutlineStep::Key(key), OutlineStep::Index(at), OutlineStep::Key(name)]
             if key == list && name == "name" =>
         {
             Some((entry, scope, *at))
@@ -89,15 +89,15 @@ pub(crate) fn variables(
             let path: Path = scope
                 .iter()
                 .map(|step| match step {
-                    Step::Key(key) => kiln_value::Segment::from(key.as_str()),
-                    Step::Index(index) => kiln_value::Segment::from(*index),
+                    OutlineStep::Key(key) => kiln_value::Segment::from(key.as_str()),
+                    OutlineStep::Index(index) => kiln_value::Segment::from(*index),
                 })
                 .chain([list.into(), at.into()])
                 .collect();
             let definition = whole.as_ref().and_then(|value| value.get_path(&path));
             let (about, value) = definition.map(|found| facts(language, found)).unwrap_or_default();
             let name = match language {
-                Language::Cel => format!("variables.{name}"),
+                TextLanguage::Cel => format!("variables.{name}"),
                 _ => name.to_owned(),
             };
             Variable { name, about, value, place, scope: scope.to_vec() }
@@ -106,20 +106,20 @@ pub(crate) fn variables(
 }
 
 /// What fills a variable, and its value if that can be told.
-fn facts(language: Language, definition: &Value) -> (String, Option<String>) {
+fn facts(language: TextLanguage, definition: &Value) -> (String, Option<String>) {
     match language {
-        Language::JmesPath => kyverno(definition),
-        Language::Cel => {
+        TextLanguage::JmesPath => kyverno(definition),
+        TextLanguage::Cel => {
             let expression = definition.str_at(["expression"]).unwrap_or_default();
             (format!("CEL: `{}`", expression.trim()), constant(expression))
         }
-        Language::Vars => {
+        TextLanguage::Vars => {
             let part = |path: [&str; 2]| definition.str_at(path).unwrap_or_default().to_owned();
             let field = definition.str_at(["fieldref", "fieldPath"]).unwrap_or("metadata.name");
             let kind = part(["objref", "kind"]);
             (format!("`{field}` of {kind} `{}`", part(["objref", "name"])), None)
         }
-        Language::GoTemplate => (String::new(), None),
+        TextLanguage::GoTemplate => (String::new(), None),
     }
 }
 
@@ -162,7 +162,8 @@ fn search(path: &str, value: &Value) -> Option<Value> {
     if path.contains("{{") {
         return None;
     }
-    let environment = Environment { sources: &NoAmbientSources, limits: Limits::default() };
+    let environment =
+        JmesPathEnvironment { sources: &NoAmbientSources, limits: JmesPathLimits::default() };
     Expression::compile(path).ok()?.search(value, &environment).ok()
 }
 
@@ -194,7 +195,7 @@ mod tests {
     use super::*;
     use crate::outline::outline;
 
-    fn of(language: Language, text: &str) -> Vec<(String, Option<String>)> {
+    fn of(language: TextLanguage, text: &str) -> Vec<(String, Option<String>)> {
         let entries = outline(text, 0..text.len());
         variables(language, text, &(0..text.len()), &entries)
             .into_iter()
@@ -210,7 +211,7 @@ mod tests {
         let text = "spec:\n  rules:\n  - context:\n    - name: a\n      variable: {value: {x: [1, 2]}}\n    - name: b\n      variable: {value: {x: 3}, jmesPath: x}\n    - name: c\n      variable: {jmesPath: request.object.kind}\n    - name: d\n      variable: {jmesPath: \"to_upper('x')\"}\n    - name: 'e'\n      configMap: {name: m}\n    - name: f\n      variable: {value: '{{ a }}'}\n";
         let known = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
         assert_eq!(
-            of(Language::JmesPath, text),
+            of(TextLanguage::JmesPath, text),
             [
                 known("a", Some("{\"x\":[1,2]}")),
                 known("b", Some("3")),
@@ -222,7 +223,7 @@ mod tests {
         );
         let text = "spec:\n  variables:\n  - name: a\n    expression: 1 + 2\n  - name: b\n    expression: object.metadata.name\n";
         assert_eq!(
-            of(Language::Cel, text),
+            of(TextLanguage::Cel, text),
             [known("variables.a", Some("3")), known("variables.b", None)]
         );
     }

@@ -2,7 +2,7 @@
 //!
 //! Evaluation is pure. Objects come through a [`View`], time and chance through
 //! [`AmbientSources`](kiln_jmespath::AmbientSources), everything beyond through [`ExternalData`]; what is to be done leaves as
-//! [`Effect`]s, and a host carries them out or shows them. Each evaluation has [`Limits`].
+//! [`Effect`]s, and a host carries them out or shows them. Each evaluation has [`EvaluationLimits`].
 //!
 //! ```text
 //! Event ─▶ RuleSet::candidates ─▶ matching ─▶ context, guards ─▶ program ─▶ write gate ─▶ Effects
@@ -43,13 +43,13 @@ pub use context::place;
 pub use evaluate::evaluate;
 pub use input::author;
 pub use input::eval_env::EvalEnv;
-pub use input::event::{Event, User};
+pub use input::event::{Event, EventContext, RequestDetails, User};
 pub use input::external_data::{
     ExternalData, ExternalDataError, NoExternalData, ServiceAnswer, ServiceRequest,
 };
 pub use input::globals::{CachedGlobal, GlobalEntry, GlobalSource, Globals, WithGlobals};
 pub use input::host_allowlist::{AllowedHost, HostAllowlist, RefusedAddress};
-pub use input::limits::{Cost, Exceeded, Limits, Traced};
+pub use input::limits::{Cost, EvaluationLimits, Exceeded, Traced};
 pub use input::observed_request::{CARRIES, ObservedRequest};
 pub use input::resource_filter::ResourceFilter;
 pub use input::view::{
@@ -61,7 +61,7 @@ pub use output::claim::{
     SOURCE_SEPARATOR, Slot, is_manager, is_ownership_label, strip,
 };
 pub use output::effect::{
-    Delete, DeleteObject, DeleteReason, Effect, Ensure, Patch, PatchTarget, Violation,
+    Delete, DeleteObject, DeleteReason, Effect, Ensure, PatchEffect, PatchTarget, Violation,
 };
 pub use output::failure::{Failure, FailureKind, MissingSource};
 pub use output::lineage::{Lineage, Loop};
@@ -71,7 +71,7 @@ pub use output::storability::StorageCheck;
 pub use output::trace::{TraceAnswer, TraceStep};
 pub use protected_namespaces::usual_protected_namespaces;
 pub use rule_set::{Mutated, RuleSet};
-pub use validate::Fault;
+pub use validate::ValidationFault;
 
 pub use kiln_pattern::{FieldChange, FieldValue, Fix};
 pub use kiln_rules::Existing;

@@ -152,7 +152,7 @@ impl RuleSet {
                 continue;
             }
             // The rules of a tier all look at what the tier began with.
-            event.tier_snapshot = match &entry.rule.program {
+            event.context.tier_snapshot = match &entry.rule.program {
                 Program::Modify(modify) if modify.changes_trigger() => {
                     if begun.as_ref().is_none_or(|(tier, _)| *tier != modify.tier) {
                         begun = Some((modify.tier, event.object.clone()));

@@ -1,6 +1,6 @@
 //! Small faults in a policy, to see whether inputs notice them: what they do not notice, they do not prove.
 
-use kiln_cel::{Token, lex};
+use kiln_cel::{CelToken, lex};
 use kiln_object::Kinds;
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions};
@@ -105,8 +105,8 @@ fn expression_faults(source: &str) -> Vec<(String, String)> {
             "endsWith" => "startsWith",
             "!" => "",
             _ => match token {
-                Token::String if text.len() > 3 => "'another-text'",
-                Token::Int => "7919",
+                CelToken::String if text.len() > 3 => "'another-text'",
+                CelToken::Int => "7919",
                 _ => continue,
             },
         };

@@ -1,13 +1,13 @@
 //! Which fields an API server sees to: those that its types require, and those that its validation does.
 
-use kiln_schema::types::{Field, StructId, Type, types};
+use kiln_schema::types::{SchemaType, StructId, TypeField, types};
 use kiln_value::{Path, Segment, Value};
 
 /// Whether a field is there in every object that an API server stores.
-pub fn is_always_there(of: StructId, field: &Field) -> bool {
+pub fn is_always_there(of: StructId, field: &TypeField) -> bool {
     let name = types().get(of).name;
-    let holds_required = |ty: &Type| match ty {
-        Type::Struct(id) => types().fields(*id).iter().any(|field| field.required),
+    let holds_required = |ty: &SchemaType| match ty {
+        SchemaType::Struct(id) => types().fields(*id).iter().any(|field| field.required),
         _ => false,
     };
     field.required
@@ -22,17 +22,17 @@ pub fn is_always_there(of: StructId, field: &Field) -> bool {
 pub(crate) fn is_required(object: &Value, path: &Path) -> bool {
     let text = |field: &str| object.str_at([field]).unwrap_or_default();
     let Some(root) = types().kind(text("apiVersion"), text("kind")) else { return false };
-    let mut ty = Type::Struct(root);
+    let mut ty = SchemaType::Struct(root);
     let mut required = true;
     let mut place = object;
     for segment in path.segments() {
         let next = match (&ty, segment) {
-            (Type::Struct(id), Segment::Key(key)) => {
+            (SchemaType::Struct(id), Segment::Key(key)) => {
                 let Some(field) = types().field(*id, key) else { return false };
                 required = is_always_there(*id, field);
                 field.ty.clone()
             }
-            (Type::List(element), Segment::Index(_)) => {
+            (SchemaType::List(element), Segment::Index(_)) => {
                 let is_last = place.as_list().is_some_and(|list| list.len() == 1);
                 required = required && is_last;
                 (**element).clone()

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_schema::types::{StructId, Type, types};
+use kiln_schema::types::{SchemaType, StructId, types};
 use kiln_value::{Map, Value};
 
 use crate::chance::Chance;
@@ -88,17 +88,19 @@ fn of_struct(id: StructId, words: &Words, depth: usize) -> Sketch {
     Sketch::Fields(fields)
 }
 
-fn of_type(ty: &Type, words: &Words, depth: usize) -> Sketch {
+fn of_type(ty: &SchemaType, words: &Words, depth: usize) -> Sketch {
     match ty {
-        Type::String | Type::Duration => texts(words),
-        Type::Time | Type::MicroTime => Sketch::Leaf(vec![Value::from("2026-01-01T00:00:00Z")]),
-        Type::Bytes => Sketch::Leaf(vec![Value::from("eA==")]),
-        Type::Bool => Sketch::Leaf(vec![Value::Bool(true), Value::Bool(false)]),
-        Type::Int32 | Type::Int64 => {
+        SchemaType::String | SchemaType::Duration => texts(words),
+        SchemaType::Time | SchemaType::MicroTime => {
+            Sketch::Leaf(vec![Value::from("2026-01-01T00:00:00Z")])
+        }
+        SchemaType::Bytes => Sketch::Leaf(vec![Value::from("eA==")]),
+        SchemaType::Bool => Sketch::Leaf(vec![Value::Bool(true), Value::Bool(false)]),
+        SchemaType::Int32 | SchemaType::Int64 => {
             Sketch::Leaf(words.numbers.iter().map(|number| Value::from(*number)).collect())
         }
-        Type::Double => Sketch::Leaf(vec![Value::from(0.5), Value::from(2)]),
-        Type::Quantity => {
+        SchemaType::Double => Sketch::Leaf(vec![Value::from(0.5), Value::from(2)]),
+        SchemaType::Quantity => {
             let mut found = vec![Value::from("1"), Value::from("100m"), Value::from("1Gi")];
             for quantity in &words.quantities {
                 found.push(Value::from(quantity.as_str()));
@@ -106,16 +108,16 @@ fn of_type(ty: &Type, words: &Words, depth: usize) -> Sketch {
             }
             Sketch::Leaf(found)
         }
-        Type::IntOrString => {
+        SchemaType::IntOrString => {
             let mut found: Vec<Value> =
                 words.numbers.iter().map(|number| Value::from(*number)).collect();
             found.extend(["50%", "100%"].map(Value::from));
             found.extend(words.texts.iter().take(8).map(|text| Value::from(text.as_str())));
             Sketch::Leaf(found)
         }
-        Type::Struct(id) => of_struct(*id, words, depth),
-        Type::List(element) => Sketch::List(Box::new(of_type(element, words, depth))),
-        Type::Map(value) => {
+        SchemaType::Struct(id) => of_struct(*id, words, depth),
+        SchemaType::List(element) => Sketch::List(Box::new(of_type(element, words, depth))),
+        SchemaType::Map(value) => {
             let keys: Vec<String> = words
                 .keys
                 .iter()
@@ -130,7 +132,7 @@ fn of_type(ty: &Type, words: &Words, depth: usize) -> Sketch {
                 .collect();
             Sketch::Keyed(keys, Box::new(of_type(value, words, depth)))
         }
-        Type::Raw | Type::Fields | Type::Json | Type::SchemaOr(_) => {
+        SchemaType::Raw | SchemaType::Fields | SchemaType::Json | SchemaType::SchemaOr(_) => {
             Sketch::Leaf(vec![Value::map()])
         }
     }
@@ -152,13 +154,13 @@ fn texts(words: &Words) -> Sketch {
 
 /// What the paths of policies say about a kind that is not known.
 fn of_paths(words: &Words) -> Sketch {
-    let mut root = Tree::default();
+    let mut root = SketchTree::default();
     for path in &words.paths {
         root.add(path);
     }
     let mut sketch = root.sketch(words, false);
     if !words.element_paths.is_empty() {
-        let mut element = Tree::default();
+        let mut element = SketchTree::default();
         words.element_paths.iter().for_each(|path| element.add(path));
         add_to_lists(&mut sketch, &element, words);
     }
@@ -169,11 +171,11 @@ fn of_paths(words: &Words) -> Sketch {
 }
 
 #[derive(Debug, Default)]
-struct Tree {
-    below: BTreeMap<String, Tree>,
+struct SketchTree {
+    below: BTreeMap<String, SketchTree>,
 }
 
-impl Tree {
+impl SketchTree {
     fn add(&mut self, path: &[String]) {
         if let Some((first, rest)) = path.split_first() {
             self.below.entry(first.clone()).or_default().add(rest);
@@ -206,7 +208,7 @@ impl Tree {
 }
 
 /// Elements of lists may be maps with the fields that loops read.
-fn add_to_lists(sketch: &mut Sketch, element: &Tree, words: &Words) {
+fn add_to_lists(sketch: &mut Sketch, element: &SketchTree, words: &Words) {
     match sketch {
         Sketch::Fields(fields) => {
             fields.values_mut().for_each(|field| add_to_lists(&mut field.sketch, element, words));

@@ -1,9 +1,9 @@
 //! Test of Chainsaw, as far as `kiln test` runs it.
 
-use crate::{Field, FieldTable, Kind, any, boolean, string, string_map, table, tables};
+use crate::{DocumentKind, Field, FieldTable, any, boolean, string, string_map, table, tables};
 
 /// Kinds of `chainsaw.kyverno.io`.
-pub const KINDS: &[Kind] = &[Kind {
+pub const KINDS: &[DocumentKind] = &[DocumentKind {
     name: "Test",
     api_versions: &["chainsaw.kyverno.io/v1alpha1", "chainsaw.kyverno.io/v1alpha2"],
     original: "Chainsaw",

@@ -2,12 +2,12 @@
 
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
 use crate::{
-    Field, FieldTable, FieldType, Kind, boolean, integer, list, one_of, string, strings, table,
-    tables,
+    DocumentKind, Field, FieldTable, FieldType, boolean, integer, list, one_of, string, strings,
+    table, tables,
 };
 
 /// Kinds of `api.kubemod.io`.
-pub const KINDS: &[Kind] = &[Kind {
+pub const KINDS: &[DocumentKind] = &[DocumentKind {
     name: "ModRule",
     api_versions: &["api.kubemod.io/v1beta1"],
     original: "KubeMod",

@@ -1,43 +1,43 @@
 //! Files of Kyverno's command line: suites, values, users, and what a cluster is said to hold.
 
 use crate::{
-    Field, FieldTable, FieldType, Kind, any, boolean, integer, list, one_of, string, strings,
-    table, tables,
+    DocumentKind, Field, FieldTable, FieldType, any, boolean, integer, list, one_of, string,
+    strings, table, tables,
 };
 
 const VERSION: &[&str] = &["cli.kyverno.io/v1alpha1", "cli.kyverno.io/v1beta1"];
 
 /// Kinds of `cli.kyverno.io`.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[DocumentKind] = &[
+    DocumentKind {
         name: "Test",
         api_versions: VERSION,
         original: "Kyverno",
         summary: "A test suite (`kyverno-test.yaml`).",
         table: &TEST,
     },
-    Kind {
+    DocumentKind {
         name: "Values",
         api_versions: VERSION,
         original: "Kyverno",
         summary: "Values for expressions (`--values-file`, `variables`).",
         table: &VALUES_FILE,
     },
-    Kind {
+    DocumentKind {
         name: "UserInfo",
         api_versions: VERSION,
         original: "Kyverno",
         summary: "The user who sends the requests (`--userinfo`, `userinfo`).",
         table: &USER_FILE,
     },
-    Kind {
+    DocumentKind {
         name: "Context",
         api_versions: VERSION,
         original: "Kyverno",
         summary: "Objects and images that expressions find.",
         table: &GIVEN,
     },
-    Kind {
+    DocumentKind {
         name: "ClusterResource",
         api_versions: VERSION,
         original: "Kyverno",

@@ -24,7 +24,7 @@ pub use shared::{LABEL_REQUIREMENT, LABEL_SELECTOR, METADATA};
 
 /// A kind of document.
 #[derive(Debug)]
-pub struct Kind {
+pub struct DocumentKind {
     /// Its name, as documents write it.
     pub name: &'static str,
     /// The values of `apiVersion` that are read; none where a file has no `apiVersion`.
@@ -37,7 +37,7 @@ pub struct Kind {
 }
 
 /// Every kind that Kiln reads.
-pub fn kinds() -> impl Iterator<Item = &'static Kind> {
+pub fn kinds() -> impl Iterator<Item = &'static DocumentKind> {
     [
         kyverno::KINDS,
         policies::KINDS,

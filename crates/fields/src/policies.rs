@@ -5,8 +5,8 @@ use crate::kyverno::MATCH_CONDITION;
 use crate::shared::{LABEL_SELECTOR, OBJECT_METADATA, STATUS, api_version, kind};
 use crate::validating;
 use crate::{
-    Field, FieldTable, FieldType, Kind, boolean, cel, integer, list, one_of, string, string_map,
-    strings, table, tables,
+    DocumentKind, Field, FieldTable, FieldType, boolean, cel, integer, list, one_of, string,
+    string_map, strings, table, tables,
 };
 
 const GROUP: &[&str] = &[
@@ -24,92 +24,92 @@ const NATIVE: &[&str] = &[
 ];
 
 /// Kinds of `policies.kyverno.io`, and MutatingAdmissionPolicy with its binding.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[DocumentKind] = &[
+    DocumentKind {
         name: "GeneratingPolicy",
         api_versions: GROUP,
         original: "Kyverno",
         summary: "Creates objects in all namespaces, in CEL.",
         table: &GENERATING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "NamespacedGeneratingPolicy",
         api_versions: NAMESPACED,
         original: "Kyverno",
         summary: "Creates objects in its own namespace, in CEL.",
         table: &GENERATING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "MutatingPolicy",
         api_versions: GROUP,
         original: "Kyverno",
         summary: "Changes objects of all namespaces, in CEL.",
         table: &MUTATING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "NamespacedMutatingPolicy",
         api_versions: NAMESPACED,
         original: "Kyverno",
         summary: "Changes objects of its own namespace, in CEL.",
         table: &MUTATING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "ValidatingPolicy",
         api_versions: GROUP,
         original: "Kyverno",
         summary: "Checks objects, in CEL; on files also data and requests.",
         table: &validating::VALIDATING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "NamespacedValidatingPolicy",
         api_versions: NAMESPACED,
         original: "Kyverno",
         summary: "Checks objects of its own namespace, in CEL.",
         table: &validating::VALIDATING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "DeletingPolicy",
         api_versions: GROUP,
         original: "Kyverno",
         summary: "Deletes objects on a schedule, in CEL.",
         table: &deleting::DELETING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "NamespacedDeletingPolicy",
         api_versions: NAMESPACED,
         original: "Kyverno",
         summary: "Deletes objects of its own namespace on a schedule, in CEL.",
         table: &deleting::DELETING_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "PolicyException",
         api_versions: GROUP,
         original: "Kyverno",
         summary: "Objects to which policies in CEL do not apply.",
         table: &EXCEPTION,
     },
-    Kind {
+    DocumentKind {
         name: "MutatingAdmissionPolicy",
         api_versions: NATIVE,
         original: "Kubernetes",
         summary: "Kubernetes' own; on files. In a cluster the API server runs it.",
         table: &ADMISSION_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "MutatingAdmissionPolicyBinding",
         api_versions: NATIVE,
         original: "Kubernetes",
         summary: "Where a MutatingAdmissionPolicy applies, and its parameters.",
         table: &BINDING,
     },
-    Kind {
+    DocumentKind {
         name: "ValidatingAdmissionPolicy",
         api_versions: NATIVE,
         original: "Kubernetes",
         summary: "Kubernetes' own; on files. In a cluster the API server runs it.",
         table: &validating::VALIDATING_ADMISSION_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "ValidatingAdmissionPolicyBinding",
         api_versions: NATIVE,
         original: "Kubernetes",

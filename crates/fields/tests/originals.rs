@@ -1,13 +1,13 @@
 //! What the tables say about the originals is what their own definitions say: Kyverno's and KubeMod's
 //! CustomResourceDefinitions, as recorded.
 
-use kiln_fields::{FieldTable, FieldType, Kind, kinds};
+use kiln_fields::{DocumentKind, FieldTable, FieldType, kinds};
 use kiln_testkit::corpus;
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 /// Where a table is right about Kiln and says something else than the definition: what two kinds share.
-fn may_differ(kind: &Kind, path: &str) -> bool {
+fn may_differ(kind: &DocumentKind, path: &str) -> bool {
     // Which default a switch has is said of the switch, not of `enabled` in it.
     path.ends_with(".enabled")
         // The old form is rejected there with a message of its own.
@@ -25,7 +25,7 @@ fn forms(holds: &FieldType) -> Vec<(&'static FieldTable, bool)> {
 }
 
 struct Compare<'k> {
-    kind: &'k Kind,
+    kind: &'k DocumentKind,
     wrong: Vec<String>,
     compared: usize,
 }
@@ -106,7 +106,7 @@ fn read(text: &[u8]) -> Option<Value> {
 }
 
 /// The file of a kind's definition, by the plural of its name.
-fn file_of(kind: &Kind) -> Option<String> {
+fn file_of(kind: &DocumentKind) -> Option<String> {
     let group = kind.api_versions.first()?.split('/').next()?;
     let name = kind.name.to_lowercase();
     let plural = match name.strip_suffix('y') {

@@ -5,7 +5,7 @@ use kiln_value::Str;
 use crate::MissingKey;
 use crate::error::{Error, Refusal};
 use crate::exec::{Exec, Operand};
-use crate::functions::{Calls, Function, Type};
+use crate::functions::{Calls, ParameterType, TemplateFunction};
 use crate::marked::keeps_marks;
 use crate::methods;
 use crate::number::Number;
@@ -200,7 +200,7 @@ impl<'e> Exec<'e> {
         &mut self,
         dot: &Operand,
         receiver: &Operand,
-        method: &'static Function,
+        method: &'static TemplateFunction,
         arguments: &'e [Term],
         last: Option<Operand>,
     ) -> Result<Operand, Error> {
@@ -220,7 +220,7 @@ impl<'e> Exec<'e> {
     }
 
     /// Runs a function that has its arguments, once the texts among them are paid for.
-    fn invoke(&self, function: &Function, values: &[Dyn]) -> Result<Dyn, Refusal> {
+    fn invoke(&self, function: &TemplateFunction, values: &[Dyn]) -> Result<Dyn, Refusal> {
         self.meter.read(values.iter().map(text_bytes).sum())?;
         let result = (function.run)(&self.call(), values)?;
         let made_of_data = !keeps_marks(function.name) && values.iter().any(Dyn::may_hold_data);
@@ -230,7 +230,7 @@ impl<'e> Exec<'e> {
     fn function(
         &mut self,
         dot: &Operand,
-        function: &'static Function,
+        function: &'static TemplateFunction,
         node: TreePart<'e>,
         arguments: &'e [Term],
         last: Option<Operand>,
@@ -300,7 +300,7 @@ impl<'e> Exec<'e> {
     ) -> Result<Dyn, Error> {
         let mut value = Dyn::Missing;
         for term in arguments {
-            value = self.argument(dot, Type::Raw, term)?;
+            value = self.argument(dot, ParameterType::Raw, term)?;
             if value.is_true() == stop_at {
                 return Ok(value);
             }
@@ -312,7 +312,7 @@ impl<'e> Exec<'e> {
     fn arguments(
         &mut self,
         dot: &Operand,
-        function: &'static Function,
+        function: &'static TemplateFunction,
         arguments: &'e [Term],
         last: Option<Operand>,
         values: &mut Vec<Dyn>,
@@ -329,23 +329,28 @@ impl<'e> Exec<'e> {
             );
         }
         for (at, term) in arguments.iter().enumerate() {
-            let value = self.argument(dot, declared(at).unwrap_or(Type::Any), term)?;
+            let value = self.argument(dot, declared(at).unwrap_or(ParameterType::Any), term)?;
             values.push(value);
         }
         if let Some(last) = last {
-            let declared = declared(arguments.len()).unwrap_or(Type::Any);
+            let declared = declared(arguments.len()).unwrap_or(ParameterType::Any);
             values.push(self.checked(last.value, declared)?);
         }
         Ok(())
     }
 
-    fn argument(&mut self, dot: &Operand, declared: Type, term: &'e Term) -> Result<Dyn, Error> {
+    fn argument(
+        &mut self,
+        dot: &Operand,
+        declared: ParameterType,
+        term: &'e Term,
+    ) -> Result<Dyn, Error> {
         self.look_at(TreePart::Term(term));
         match &term.kind {
             TermKind::Dot => self.checked(dot.value.clone(), declared),
             TermKind::Nil => match declared {
-                Type::Raw => Ok(Dyn::Missing),
-                Type::Any | Type::Map => Ok(Dyn::Nil),
+                ParameterType::Raw => Ok(Dyn::Missing),
+                ParameterType::Any | ParameterType::Map => Ok(Dyn::Nil),
                 _ => Err(self.error(format!("cannot assign nil to {}", declared.name()))),
             },
             TermKind::Bool(_) | TermKind::Number(_) | TermKind::Text(..) => {
@@ -359,35 +364,42 @@ impl<'e> Exec<'e> {
     }
 
     /// A literal for a parameter: the type of the parameter decides what it is.
-    fn constant(&mut self, dot: &Operand, declared: Type, term: &'e Term) -> Result<Dyn, Error> {
+    fn constant(
+        &mut self,
+        dot: &Operand,
+        declared: ParameterType,
+        term: &'e Term,
+    ) -> Result<Dyn, Error> {
         let expected = |what: &str| format!("expected {what}; found {term}");
         let number = match &term.kind {
             TermKind::Number(number) => Some(number),
             _ => None,
         };
         let found = match declared {
-            Type::Any | Type::Raw => return self.literal(dot, term).map(|literal| literal.value),
-            Type::Text => match &term.kind {
+            ParameterType::Any | ParameterType::Raw => {
+                return self.literal(dot, term).map(|literal| literal.value);
+            }
+            ParameterType::Text => match &term.kind {
                 TermKind::Text(_, text) => Some(Dyn::Text(text.clone().into())),
                 _ => return Err(self.error(expected("string"))),
             },
-            Type::Bool => match &term.kind {
+            ParameterType::Bool => match &term.kind {
                 TermKind::Bool(truth) => Some(Dyn::Bool(*truth)),
                 _ => return Err(self.error(expected("bool"))),
             },
-            Type::Int => match number.and_then(|number| number.int) {
+            ParameterType::Int => match number.and_then(|number| number.int) {
                 Some(int) => Some(Dyn::Int(int)),
                 None => return Err(self.error(expected("integer"))),
             },
-            Type::Uint32 => match number.and_then(|number| number.uint) {
+            ParameterType::Uint32 => match number.and_then(|number| number.uint) {
                 Some(uint) => Some(Dyn::Int64(i64::from(uint as u32))),
                 None => return Err(self.error(expected("unsigned integer"))),
             },
-            Type::Float => match number.and_then(|number| number.float) {
+            ParameterType::Float => match number.and_then(|number| number.float) {
                 Some(float) => Some(Dyn::Float(float)),
                 None => return Err(self.error(expected("float"))),
             },
-            Type::Map | Type::Time | Type::Version => None,
+            ParameterType::Map | ParameterType::Time | ParameterType::Version => None,
         };
         found.ok_or_else(|| {
             self.error(format!("can't handle {term} for arg of type {}", declared.name()))
@@ -395,19 +407,23 @@ impl<'e> Exec<'e> {
     }
 
     /// A value for a parameter.
-    fn checked(&self, value: Dyn, declared: Type) -> Result<Dyn, Error> {
+    fn checked(&self, value: Dyn, declared: ParameterType) -> Result<Dyn, Error> {
         let wanted = declared.name();
         match value {
-            Dyn::Missing if matches!(declared, Type::Any | Type::Map) => Ok(Dyn::Nil),
-            Dyn::Missing if declared != Type::Raw => {
+            Dyn::Missing if matches!(declared, ParameterType::Any | ParameterType::Map) => {
+                Ok(Dyn::Nil)
+            }
+            Dyn::Missing if declared != ParameterType::Raw => {
                 Err(self.error(format!("invalid value; expected {wanted}")))
             }
-            Dyn::Nil if !matches!(declared, Type::Any | Type::Raw) => {
+            Dyn::Nil if !matches!(declared, ParameterType::Any | ParameterType::Raw) => {
                 Err(self
                     .error(format!("wrong type for value; expected {wanted}; got interface {{}}")))
             }
             // What takes any map sees no methods.
-            Dyn::Map(map) if declared == Type::Map && declared.accepts(&Dyn::Map(map.clone())) => {
+            Dyn::Map(map)
+                if declared == ParameterType::Map && declared.accepts(&Dyn::Map(map.clone())) =>
+            {
                 Ok(Dyn::Map(map.under_type(None)))
             }
             value if declared.accepts(&value) => Ok(value),

@@ -4,12 +4,16 @@ use kiln_value::Str;
 
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::format::{self, Sink};
-use crate::functions::Call;
+use crate::functions::FunctionCall;
 use crate::marked::Marked;
 use crate::meter::Meter;
-use crate::tree::{Branch, Found, Node, Pipe, Scope, SourceFile, TreePart, Trees};
+use crate::tree::{
+    Branch, FoundTemplate, Pipe, SourceFile, TemplateNode, TemplateScope, TreePart, Trees,
+};
 use crate::value::Dyn;
-use crate::{AmbientSources, FunctionSet, Limits, Lookup, MissingKey, Options, parse};
+use crate::{
+    AmbientSources, FunctionSet, Lookup, MissingKey, TemplateLimits, TemplateOptions, parse,
+};
 
 /// A value, and whether its declared type is `interface {}` rather than its own.
 #[derive(Clone, Debug)]
@@ -38,13 +42,13 @@ enum Flow {
 
 /// One rendering.
 pub(crate) struct Exec<'e> {
-    pub(crate) scope: Scope<'e>,
+    pub(crate) scope: TemplateScope<'e>,
     pub(crate) missing_key: MissingKey,
     functions: FunctionSet,
     pub(crate) meter: &'e Meter,
     sources: &'e dyn AmbientSources,
     lookup: &'e dyn Lookup,
-    limits: &'e Limits,
+    limits: &'e TemplateLimits,
     out: Sink<'e>,
     /// The file and the template that are being rendered, and the part that was looked at last.
     pub(crate) file: &'e SourceFile,
@@ -62,18 +66,18 @@ pub(crate) struct Means<'e> {
     pub(crate) meter: &'e Meter,
     pub(crate) sources: &'e dyn AmbientSources,
     pub(crate) lookup: &'e dyn Lookup,
-    pub(crate) limits: &'e Limits,
+    pub(crate) limits: &'e TemplateLimits,
 }
 
 /// Renders one of the templates.
 pub(crate) fn run<'e>(
     trees: &'e Trees,
     name: &str,
-    options: &Options,
+    options: &TemplateOptions,
     means: Means<'e>,
     data: Dyn,
 ) -> Result<Sink<'e>, Error> {
-    let scope = Scope { trees, outer: None };
+    let scope = TemplateScope { trees, outer: None };
     let Some(found) = scope.find(name) else { return Ok(Sink::new(means.meter)) };
     let exec = Exec {
         scope,
@@ -95,7 +99,7 @@ pub(crate) fn run<'e>(
 }
 
 impl<'e> Exec<'e> {
-    fn run(mut self, found: Found<'e>, data: Dyn) -> Result<Sink<'e>, Error> {
+    fn run(mut self, found: FoundTemplate<'e>, data: Dyn) -> Result<Sink<'e>, Error> {
         match self.rendered(found, &Operand::plain(data)) {
             Ok(()) => Ok(self.out),
             Err(error) => Err(error.with_partial(self.out.text)),
@@ -103,7 +107,7 @@ impl<'e> Exec<'e> {
     }
 
     /// Renders a template, which sees nothing of the variables around its call.
-    fn rendered(&mut self, found: Found<'e>, dot: &Operand) -> Result<(), Error> {
+    fn rendered(&mut self, found: FoundTemplate<'e>, dot: &Operand) -> Result<(), Error> {
         let own = vec![(Str::new_static("$"), dot.clone())];
         let variables = std::mem::replace(&mut self.variables, own);
         let caller = (self.file, self.template);
@@ -157,7 +161,7 @@ impl<'e> Exec<'e> {
             .map_err(|error| failed(self, "cannot parse template", &error))?;
         let mut trees = Trees::default();
         trees.add(NAME, text, definitions);
-        let scope = Scope { trees: &trees, outer: Some(&self.scope) };
+        let scope = TemplateScope { trees: &trees, outer: Some(&self.scope) };
         let Some(found) = scope.find(NAME) else { return Ok(Dyn::from("")) };
         let inner = Exec {
             scope,
@@ -181,8 +185,8 @@ impl<'e> Exec<'e> {
         Ok(Dyn::from(written.text.replace(crate::NO_VALUE, "")))
     }
 
-    pub(crate) fn call(&self) -> Call<'e> {
-        Call { meter: self.meter, sources: self.sources, lookup: self.lookup }
+    pub(crate) fn call(&self) -> FunctionCall<'e> {
+        FunctionCall { meter: self.meter, sources: self.sources, lookup: self.lookup }
     }
 
     pub(crate) fn look_at(&mut self, part: TreePart<'e>) {
@@ -263,7 +267,7 @@ impl<'e> Exec<'e> {
         self.out.push_marked(text).map_err(|fault| self.fault(fault, None))
     }
 
-    fn list(&mut self, dot: &Operand, list: &'e [Node]) -> Result<Flow, Error> {
+    fn list(&mut self, dot: &Operand, list: &'e [TemplateNode]) -> Result<Flow, Error> {
         self.enter()?;
         for node in list {
             let flow = self.node(dot, node)?;
@@ -276,25 +280,25 @@ impl<'e> Exec<'e> {
         Ok(Flow::Next)
     }
 
-    fn node(&mut self, dot: &Operand, node: &'e Node) -> Result<Flow, Error> {
+    fn node(&mut self, dot: &Operand, node: &'e TemplateNode) -> Result<Flow, Error> {
         self.step()?;
         match node {
-            Node::Text(text) => self.write(text)?,
-            Node::Action(at, pipe) => self.action(dot, *at, pipe)?,
-            Node::If(branch) => return self.branch(dot, branch, false),
-            Node::With(branch) => return self.branch(dot, branch, true),
-            Node::Range(branch) => {
+            TemplateNode::Text(text) => self.write(text)?,
+            TemplateNode::Action(at, pipe) => self.action(dot, *at, pipe)?,
+            TemplateNode::If(branch) => return self.branch(dot, branch, false),
+            TemplateNode::With(branch) => return self.branch(dot, branch, true),
+            TemplateNode::Range(branch) => {
                 let variables = self.variables.len();
                 let flow = self.range(dot, branch);
                 self.variables.truncate(variables);
                 return flow;
             }
-            Node::Template(at, name, pipe) => {
+            TemplateNode::Template(at, name, pipe) => {
                 self.look_at(TreePart::Template(*at, name, pipe.as_ref()));
                 self.template(dot, name, pipe.as_ref())?;
             }
-            Node::Break => return Ok(Flow::Break),
-            Node::Continue => return Ok(Flow::Continue),
+            TemplateNode::Break => return Ok(Flow::Break),
+            TemplateNode::Continue => return Ok(Flow::Continue),
         }
         Ok(Flow::Next)
     }

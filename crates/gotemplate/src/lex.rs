@@ -6,7 +6,7 @@ use crate::error::Refusal;
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TemplateTokenKind {
     Error,
     Eof,
     Text,
@@ -44,26 +44,26 @@ pub(crate) enum Kind {
     With,
 }
 
-impl Kind {
+impl TemplateTokenKind {
     fn is_keyword(self) -> bool {
-        self as u8 >= Kind::Dot as u8
+        self as u8 >= TemplateTokenKind::Dot as u8
     }
 }
 
 /// A piece of the text; for an error, what is wrong.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Token<'t> {
-    pub(crate) kind: Kind,
+pub(crate) struct TemplateToken<'t> {
+    pub(crate) kind: TemplateTokenKind,
     pub(crate) at: usize,
     pub(crate) line: usize,
     pub(crate) text: &'t str,
 }
 
-impl Token<'_> {
+impl TemplateToken<'_> {
     /// As Go names a token that stands in the wrong place.
     pub(crate) fn describe(&self) -> String {
         match self.kind {
-            Kind::Eof => "EOF".to_owned(),
+            TemplateTokenKind::Eof => "EOF".to_owned(),
             kind if kind.is_keyword() => format!("<{}>", self.text),
             _ if self.text.len() > 10 => {
                 let cut: String = self.text.chars().take(10).collect();
@@ -74,9 +74,9 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of a template, and the words of the error if the last one is [`Kind::Error`].
+/// The tokens of a template, and the words of the error if the last one is [`TemplateTokenKind::Error`].
 pub(crate) struct Tokens<'t> {
-    pub(crate) all: Vec<Token<'t>>,
+    pub(crate) all: Vec<TemplateToken<'t>>,
     pub(crate) problem: String,
 }
 
@@ -90,7 +90,7 @@ struct Lexer<'t> {
     /// Where lines were counted up to, and the number of the line there.
     counted: usize,
     line: usize,
-    tokens: Vec<Token<'t>>,
+    tokens: Vec<TemplateToken<'t>>,
     parens: usize,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn tokens(text: &str, limit: usize) -> Result<Tokens<'_>, Refusal> {
         Lexer { text, start: 0, at: 0, counted: 0, line: 1, tokens: Vec::new(), parens: 0 };
     let problem = lexer.run().err().unwrap_or_default();
     if !problem.is_empty() {
-        lexer.emit(Kind::Error);
+        lexer.emit(TemplateTokenKind::Error);
     }
     Ok(Tokens { all: lexer.tokens, problem })
 }
@@ -165,12 +165,12 @@ impl<'t> Lexer<'t> {
         found
     }
 
-    fn emit(&mut self, kind: Kind) {
+    fn emit(&mut self, kind: TemplateTokenKind) {
         let newlines = self.text[self.counted..self.start].matches('\n').count();
         self.line += newlines;
         self.counted = self.start;
         let text = &self.text[self.start..self.at];
-        self.tokens.push(Token { kind, at: self.start, line: self.line, text });
+        self.tokens.push(TemplateToken { kind, at: self.start, line: self.line, text });
         self.start = self.at;
     }
 
@@ -182,7 +182,7 @@ impl<'t> Lexer<'t> {
             let kept = if trims { text.trim_end_matches(is_space) } else { text };
             if !kept.is_empty() {
                 self.at += kept.len();
-                self.emit(Kind::Text);
+                self.emit(TemplateTokenKind::Text);
             }
             self.start = delim;
             self.at = delim + LEFT.len();
@@ -192,7 +192,7 @@ impl<'t> Lexer<'t> {
                 self.comment()?;
                 continue;
             }
-            self.emit(Kind::LeftDelim);
+            self.emit(TemplateTokenKind::LeftDelim);
             self.at += marker;
             self.start = self.at;
             self.parens = 0;
@@ -200,9 +200,9 @@ impl<'t> Lexer<'t> {
         }
         self.at = self.text.len();
         if self.at > self.start {
-            self.emit(Kind::Text);
+            self.emit(TemplateTokenKind::Text);
         }
-        self.emit(Kind::Eof);
+        self.emit(TemplateTokenKind::Eof);
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl<'t> Lexer<'t> {
                     self.start = self.at;
                 }
                 self.at += 2;
-                self.emit(Kind::RightDelim);
+                self.emit(TemplateTokenKind::RightDelim);
                 if trims {
                     self.skip_while(is_space);
                     self.start = self.at;
@@ -252,29 +252,33 @@ impl<'t> Lexer<'t> {
                 while self.peek().is_some_and(is_space) && !has_right_trim(self.rest()) {
                     self.next();
                 }
-                self.emit(Kind::Space);
+                self.emit(TemplateTokenKind::Space);
             }
-            '=' => self.emit(Kind::Assign),
+            '=' => self.emit(TemplateTokenKind::Assign),
             ':' => {
                 if self.next() != Some('=') {
                     return Err("expected :=".into());
                 }
-                self.emit(Kind::Declare);
+                self.emit(TemplateTokenKind::Declare);
             }
-            '|' => self.emit(Kind::Pipe),
-            '"' => self.quoted('"', Kind::Str, "unterminated quoted string")?,
-            '\'' => self.quoted('\'', Kind::CharConstant, "unterminated character constant")?,
+            '|' => self.emit(TemplateTokenKind::Pipe),
+            '"' => self.quoted('"', TemplateTokenKind::Str, "unterminated quoted string")?,
+            '\'' => self.quoted(
+                '\'',
+                TemplateTokenKind::CharConstant,
+                "unterminated character constant",
+            )?,
             '`' => {
                 let Some(end) = self.rest().find('`') else {
                     self.at = self.text.len();
                     return Err("unterminated raw quoted string".into());
                 };
                 self.at += end + 1;
-                self.emit(Kind::RawStr);
+                self.emit(TemplateTokenKind::RawStr);
             }
-            '$' => self.name(Kind::Variable, Kind::Variable)?,
+            '$' => self.name(TemplateTokenKind::Variable, TemplateTokenKind::Variable)?,
             '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => {
-                self.name(Kind::Field, Kind::Dot)?;
+                self.name(TemplateTokenKind::Field, TemplateTokenKind::Dot)?;
             }
             '.' | '+' | '-' | '0'..='9' => {
                 self.at -= 1;
@@ -282,23 +286,28 @@ impl<'t> Lexer<'t> {
             }
             '(' => {
                 self.parens += 1;
-                self.emit(Kind::LeftParen);
+                self.emit(TemplateTokenKind::LeftParen);
             }
             ')' => {
                 self.parens = self
                     .parens
                     .checked_sub(1)
                     .ok_or_else(|| "unexpected right paren".to_owned())?;
-                self.emit(Kind::RightParen);
+                self.emit(TemplateTokenKind::RightParen);
             }
             _ if is_word(c) => self.word()?,
-            ' '..='~' => self.emit(Kind::Char),
+            ' '..='~' => self.emit(TemplateTokenKind::Char),
             _ => return Err(format!("unrecognized character in action: {}", described(c))),
         }
         Ok(())
     }
 
-    fn quoted(&mut self, quote: char, kind: Kind, unterminated: &str) -> Result<(), String> {
+    fn quoted(
+        &mut self,
+        quote: char,
+        kind: TemplateTokenKind,
+        unterminated: &str,
+    ) -> Result<(), String> {
         loop {
             match self.next() {
                 Some('\\') if self.next().is_some_and(|c| c != '\n') => {}
@@ -319,7 +328,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// A field or variable after its first character; `alone` is what that character is by itself.
-    fn name(&mut self, kind: Kind, alone: Kind) -> Result<(), String> {
+    fn name(&mut self, kind: TemplateTokenKind, alone: TemplateTokenKind) -> Result<(), String> {
         if self.at_terminator() {
             self.emit(alone);
             return Ok(());
@@ -346,19 +355,19 @@ impl<'t> Lexer<'t> {
         let word = &self.text[self.start..self.at];
         self.require_terminator()?;
         self.emit(match word {
-            "block" => Kind::Block,
-            "break" => Kind::Break,
-            "continue" => Kind::Continue,
-            "define" => Kind::Define,
-            "else" => Kind::Else,
-            "end" => Kind::End,
-            "if" => Kind::If,
-            "nil" => Kind::Nil,
-            "range" => Kind::Range,
-            "template" => Kind::Template,
-            "with" => Kind::With,
-            "true" | "false" => Kind::Bool,
-            _ => Kind::Identifier,
+            "block" => TemplateTokenKind::Block,
+            "break" => TemplateTokenKind::Break,
+            "continue" => TemplateTokenKind::Continue,
+            "define" => TemplateTokenKind::Define,
+            "else" => TemplateTokenKind::Else,
+            "end" => TemplateTokenKind::End,
+            "if" => TemplateTokenKind::If,
+            "nil" => TemplateTokenKind::Nil,
+            "range" => TemplateTokenKind::Range,
+            "template" => TemplateTokenKind::Template,
+            "with" => TemplateTokenKind::With,
+            "true" | "false" => TemplateTokenKind::Bool,
+            _ => TemplateTokenKind::Identifier,
         });
         Ok(())
     }
@@ -376,9 +385,9 @@ impl<'t> Lexer<'t> {
             if !self.scan_number() || !self.text[..self.at].ends_with('i') {
                 return Err(bad(self));
             }
-            self.emit(Kind::Complex);
+            self.emit(TemplateTokenKind::Complex);
         } else {
-            self.emit(Kind::Number);
+            self.emit(TemplateTokenKind::Number);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! say otherwise, and it counts what it costs.
 //!
 //! The language, its messages and the way values print are Go's: numbers of the data are `float64` (so that 1000000 prints
-//! as `1e+06`), unless [`Options::numbers`] keeps integers. Texts are UTF-8; a function that cuts a character in two leaves
+//! as `1e+06`), unless [`TemplateOptions::numbers`] keeps integers. Texts are UTF-8; a function that cuts a character in two leaves
 //! U+FFFD. Sprig is whole but for what reaches outside: there is no environment, network or key generation.
 //!
 //! | module | holds |
@@ -22,12 +22,12 @@
 //! | `meter` | budgets |
 //!
 //! ```
-//! use kiln_gotemplate::{Environment, FunctionSet, Options, Template};
+//! use kiln_gotemplate::{TemplateEnvironment, FunctionSet, TemplateOptions, Template};
 //! use kiln_value::value;
-//! let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+//! let options = TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
 //! let template = Template::parse("value", "{{ .Target.kind | lower }}-{{ .Namespace }}", &options).unwrap();
 //! let data = value!({"Target": {"kind": "Pod"}, "Namespace": "prod"});
-//! assert_eq!(template.render(&data, &Environment::default()).unwrap(), "pod-prod");
+//! assert_eq!(template.render(&data, &TemplateEnvironment::default()).unwrap(), "pod-prod");
 //! ```
 
 mod error;
@@ -58,7 +58,7 @@ pub use error::{Error, ErrorKind};
 pub use helm::{Data, KubeVersion, Lookup, NoLookup, RecordType, ValuesType};
 pub use kiln_text::ambient::{AmbientSources, NoAmbientSources};
 pub use marked::DataPart;
-pub use meter::Limits;
+pub use meter::TemplateLimits;
 pub use set::{SetRenderer, TemplateSet};
 pub use sketch::Action;
 
@@ -101,7 +101,7 @@ pub enum Numbers {
 
 /// How a template is parsed and rendered.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct TemplateOptions {
     /// The functions it can call.
     pub functions: FunctionSet,
     /// What becomes of missing keys.
@@ -121,7 +121,7 @@ pub struct Rendering {
 
 /// A named value of the data; see [`Template::render_fields`].
 #[derive(Clone, Copy, Debug)]
-pub struct Field<'f> {
+pub struct TemplateField<'f> {
     /// Its name, without a dot.
     pub name: &'f str,
     pub value: &'f Value,
@@ -131,21 +131,21 @@ pub struct Field<'f> {
 
 /// What a rendering may use: sources of time and chance, and how much it may cost.
 #[derive(Clone, Copy)]
-pub struct Environment<'e> {
+pub struct TemplateEnvironment<'e> {
     /// The time and chance.
     pub sources: &'e dyn AmbientSources,
     /// The budget.
-    pub limits: Limits,
+    pub limits: TemplateLimits,
 }
 
-impl Default for Environment<'_> {
+impl Default for TemplateEnvironment<'_> {
     /// No sources, and the default limits.
     fn default() -> Self {
-        Environment { sources: &NoAmbientSources, limits: Limits::default() }
+        TemplateEnvironment { sources: &NoAmbientSources, limits: TemplateLimits::default() }
     }
 }
 
-impl fmt::Debug for Environment<'_> {
+impl fmt::Debug for TemplateEnvironment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment").field("limits", &self.limits).finish_non_exhaustive()
     }
@@ -156,7 +156,7 @@ impl fmt::Debug for Environment<'_> {
 pub struct Template(Arc<Parsed>);
 
 struct Parsed {
-    options: Options,
+    options: TemplateOptions,
     /// Of one file.
     trees: tree::Trees,
 }
@@ -169,8 +169,8 @@ impl Template {
     ///
     /// # Errors
     /// When the text is not a template, calls a function that is not there, is too long or nests too deep.
-    pub fn parse(name: &str, source: &str, options: &Options) -> Result<Template, Error> {
-        Template::parse_within(name, source, options, &Limits::default())
+    pub fn parse(name: &str, source: &str, options: &TemplateOptions) -> Result<Template, Error> {
+        Template::parse_within(name, source, options, &TemplateLimits::default())
     }
 
     /// Parses a template within limits of its own.
@@ -180,8 +180,8 @@ impl Template {
     pub fn parse_within(
         name: &str,
         source: &str,
-        options: &Options,
-        limits: &Limits,
+        options: &TemplateOptions,
+        limits: &TemplateLimits,
     ) -> Result<Template, Error> {
         let mut trees = tree::Trees::default();
         trees.add(name, source, parse::parse(name, source, options.functions, limits)?);
@@ -197,7 +197,11 @@ impl Template {
     ///
     /// # Errors
     /// When an access or a function fails, or the budget is used up.
-    pub fn render(&self, data: &Value, environment: &Environment<'_>) -> Result<String, Error> {
+    pub fn render(
+        &self,
+        data: &Value,
+        environment: &TemplateEnvironment<'_>,
+    ) -> Result<String, Error> {
         let data = match data {
             // Go has no value here at all, unlike a null inside of the data.
             Value::Null => value::Dyn::Missing,
@@ -212,8 +216,8 @@ impl Template {
     /// As [`Template::render`].
     pub fn render_fields(
         &self,
-        fields: &[Field<'_>],
-        environment: &Environment<'_>,
+        fields: &[TemplateField<'_>],
+        environment: &TemplateEnvironment<'_>,
     ) -> Result<Rendering, Error> {
         let entries = fields.iter().map(|field| {
             let value = value::Dyn::from_value(field.value, field.numbers);
@@ -222,7 +226,11 @@ impl Template {
         self.run(value::Dyn::record(entries), environment)
     }
 
-    fn run(&self, data: value::Dyn, environment: &Environment<'_>) -> Result<Rendering, Error> {
+    fn run(
+        &self,
+        data: value::Dyn,
+        environment: &TemplateEnvironment<'_>,
+    ) -> Result<Rendering, Error> {
         let meter = meter::Meter::new(&environment.limits);
         let means = exec::Means {
             meter: &meter,
@@ -239,13 +247,13 @@ impl Template {
 
 /// Whether a text is a version, as sprig's `semver` reads it.
 pub fn is_version(text: &str) -> bool {
-    semver::Version::parse(text).is_ok()
+    semver::SprigVersion::parse(text).is_ok()
 }
 
 /// Whether a version meets a constraint, as sprig's `semverCompare` has it. What is not a version or not a constraint
 /// does not.
 pub fn version_meets(constraint: &str, version: &str) -> bool {
-    match (semver::Constraints::parse(constraint), semver::Version::parse(version)) {
+    match (semver::Constraints::parse(constraint), semver::SprigVersion::parse(version)) {
         (Ok(constraints), Ok(version)) => constraints.allow(&version),
         _ => false,
     }
@@ -253,7 +261,7 @@ pub fn version_meets(constraint: &str, version: &str) -> bool {
 
 /// The order of two versions. What is not a version comes before all that are.
 pub fn compare_versions(a: &str, b: &str) -> std::cmp::Ordering {
-    match (semver::Version::parse(a), semver::Version::parse(b)) {
+    match (semver::SprigVersion::parse(a), semver::SprigVersion::parse(b)) {
         (Ok(a), Ok(b)) => a.compare(&b),
         (a, b) => a.is_ok().cmp(&b.is_ok()),
     }

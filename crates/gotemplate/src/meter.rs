@@ -6,7 +6,7 @@ use crate::error::Refusal;
 
 /// How much a template may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TemplateLimits {
     /// The longest template, in bytes.
     pub source: usize,
     /// How deep control structures and parentheses may nest in the text.
@@ -14,22 +14,28 @@ pub struct Limits {
     /// How many levels of control structures, calls and templates may be open while rendering.
     pub depth: usize,
     /// How many steps one rendering may take. A step is about one node of the template, one
-    /// element looked at, or [`Limits::BYTES_PER_STEP`] bytes of text that a function reads or that are made.
+    /// element looked at, or [`TemplateLimits::BYTES_PER_STEP`] bytes of text that a function reads or that are made.
     /// Every call is charged for the texts it is given before it runs, so no function can forget to count.
     pub steps: u64,
     /// How many bytes of output and of new texts and lists one rendering may make.
     pub bytes: u64,
 }
 
-impl Limits {
+impl TemplateLimits {
     /// How many bytes of text are a step. It is the same in JMESPath; CEL counts a cost unit for ten bytes, as
     /// Kubernetes does.
     pub const BYTES_PER_STEP: u64 = 16;
 }
 
-impl Default for Limits {
+impl Default for TemplateLimits {
     fn default() -> Self {
-        Limits { source: 1 << 20, nesting: 100, depth: 300, steps: 2_000_000, bytes: 32 << 20 }
+        TemplateLimits {
+            source: 1 << 20,
+            nesting: 100,
+            depth: 300,
+            steps: 2_000_000,
+            bytes: 32 << 20,
+        }
     }
 }
 
@@ -38,11 +44,11 @@ impl Default for Limits {
 pub(crate) struct Meter {
     steps: Cell<u64>,
     bytes: Cell<u64>,
-    limits: Limits,
+    limits: TemplateLimits,
 }
 
 impl Meter {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &TemplateLimits) -> Self {
         Meter { steps: Cell::new(limits.steps), bytes: Cell::new(limits.bytes), limits: *limits }
     }
 
@@ -56,7 +62,7 @@ impl Meter {
 
     /// Counts text that is looked at, in bytes.
     pub(crate) fn read(&self, bytes: u64) -> Result<(), Refusal> {
-        self.step(bytes / Limits::BYTES_PER_STEP)
+        self.step(bytes / TemplateLimits::BYTES_PER_STEP)
     }
 
     /// Counts what is made, in bytes: it takes room, and steps to write.

@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use crate::error::Refusal;
 use crate::format;
-use crate::functions::Type::{Int, Text, Time, Version as VersionType};
-use crate::functions::{Call, Function, any, function, int, text};
+use crate::functions::ParameterType::{Int, Text, Time, Version as VersionType};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, int, text};
 use crate::helm;
-use crate::semver::Version;
+use crate::semver::SprigVersion;
 use crate::value::{Dyn, Elem};
 
 /// The method of this name that the value has. The value becomes the first argument.
-pub(crate) fn find(value: &Dyn, name: &str) -> Option<&'static Function> {
+pub(crate) fn find(value: &Dyn, name: &str) -> Option<&'static TemplateFunction> {
     let table = match value {
         Dyn::Time(_) => TIME,
         Dyn::Version(_) => VERSION,
@@ -24,7 +24,7 @@ pub(crate) fn find(value: &Dyn, name: &str) -> Option<&'static Function> {
     table.iter().find(|method| method.name == name)
 }
 
-const TIME: &[Function] = &[
+const TIME: &[TemplateFunction] = &[
     function("AddDate", &[Int, Int, Int], None, add_date, ""),
     function("After", &[Time], None, after, ""),
     function("Before", &[Time], None, before, ""),
@@ -55,14 +55,14 @@ const TIME: &[Function] = &[
     function("YearDay", &[], None, |_, a| number(a, |t| i64::from(t.date().year_day())), ""),
 ];
 
-const DURATION: &[Function] = &[
+const DURATION: &[TemplateFunction] = &[
     function("Hours", &[], None, |_, a| Ok(Dyn::Float(seconds(a) / 3600.0)), ""),
     function("Minutes", &[], None, |_, a| Ok(Dyn::Float(seconds(a) / 60.0)), ""),
     function("Seconds", &[], None, |_, a| Ok(Dyn::Float(seconds(a))), ""),
     function("String", &[], None, shown, ""),
 ];
 
-const VERSION: &[Function] = &[
+const VERSION: &[TemplateFunction] = &[
     function("Compare", &[VersionType], None, |_, a| Ok(Dyn::Int(order(a) as i64)), ""),
     function("Equal", &[VersionType], None, |_, a| Ok(order(a).is_eq().into()), ""),
     function("GreaterThan", &[VersionType], None, |_, a| Ok(order(a).is_gt().into()), ""),
@@ -102,7 +102,7 @@ fn number(a: &[Dyn], ask: impl FnOnce(&kiln_text::Time) -> i64) -> Result {
     Ok(Dyn::Int(of(a, ask)))
 }
 
-fn shown(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn shown(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     format::plain(any(a, 0), call.meter).map(Dyn::from)
 }
 
@@ -113,26 +113,26 @@ fn compared(a: &[Dyn]) -> Ordering {
     }
 }
 
-fn after(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn after(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(compared(a).is_gt().into())
 }
 
-fn before(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn before(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(compared(a).is_lt().into())
 }
 
-fn same(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn same(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(compared(a).is_eq().into())
 }
 
-fn since(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn since(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     match (any(a, 0), any(a, 1)) {
         (Dyn::Time(a), Dyn::Time(b)) => Ok(Dyn::Duration(a.since(b))),
         _ => Ok(Dyn::Nil),
     }
 }
 
-fn utc(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn utc(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     match any(a, 0) {
         Dyn::Time(time) => Ok(Dyn::Time(Rc::new(time.utc()))),
         _ => Ok(Dyn::Nil),
@@ -147,7 +147,7 @@ fn unix_in(a: &[Dyn], parts: i64) -> Result {
 }
 
 /// Years, months and days later. A day that the month does not have is one of the next month.
-fn add_date(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn add_date(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let Dyn::Time(time) = any(a, 0) else { return Ok(Dyn::Nil) };
     let date = time.date();
     let later = || {
@@ -180,25 +180,31 @@ fn order(a: &[Dyn]) -> Ordering {
     }
 }
 
-fn part(a: &[Dyn], ask: impl FnOnce(&Version) -> Dyn) -> Result {
+fn part(a: &[Dyn], ask: impl FnOnce(&SprigVersion) -> Dyn) -> Result {
     match any(a, 0) {
         Dyn::Version(version) => Ok(ask(version)),
         _ => Ok(Dyn::Nil),
     }
 }
 
-fn raised(a: &[Dyn], numbers: impl FnOnce(&Version) -> (u64, u64, u64)) -> Result {
+fn raised(a: &[Dyn], numbers: impl FnOnce(&SprigVersion) -> (u64, u64, u64)) -> Result {
     part(a, |version| {
         let (major, minor, patch) = numbers(version);
         let original = format!("{major}.{minor}.{patch}");
-        let next =
-            Version { major, minor, patch, pre: String::new(), metadata: String::new(), original };
+        let next = SprigVersion {
+            major,
+            minor,
+            patch,
+            pre: String::new(),
+            metadata: String::new(),
+            original,
+        };
         Dyn::Version(Rc::new(next))
     })
 }
 
 /// A pre-release is raised to its release.
-fn next_patch(version: &Version) -> (u64, u64, u64) {
+fn next_patch(version: &SprigVersion) -> (u64, u64, u64) {
     let patch = match version.pre.is_empty() {
         true => version.patch.saturating_add(1),
         false => version.patch,

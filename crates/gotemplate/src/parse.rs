@@ -6,12 +6,14 @@ use kiln_value::Str;
 use crate::FunctionSet;
 use crate::error::{Error, ErrorKind, Refusal};
 use crate::functions;
-use crate::lex::{self, Kind, Token, Tokens};
-use crate::meter::Limits;
+use crate::lex::{self, TemplateToken, TemplateTokenKind, Tokens};
+use crate::meter::TemplateLimits;
 use crate::number::Number;
-use crate::tree::{Branch, Command, Definitions, Node, Pipe, Pos, Term, TermKind, is_empty};
+use crate::tree::{
+    Branch, Command, Definitions, Pipe, Pos, TemplateNode, Term, TermKind, is_empty,
+};
 
-struct Parser<'t> {
+struct TemplateParser<'t> {
     name: &'t str,
     tokens: Tokens<'t>,
     at: usize,
@@ -21,7 +23,7 @@ struct Parser<'t> {
     variables: Vec<Str>,
     loops: usize,
     depth: usize,
-    limits: Limits,
+    limits: TemplateLimits,
     action_line: usize,
 }
 
@@ -42,7 +44,7 @@ impl Ending {
 
 /// A node, or what ends a list of them.
 enum ParsedItem {
-    Node(Node),
+    Node(TemplateNode),
     Ending(Ending),
 }
 
@@ -51,7 +53,7 @@ pub(crate) fn parse(
     name: &str,
     text: &str,
     functions: FunctionSet,
-    limits: &Limits,
+    limits: &TemplateLimits,
 ) -> Result<Definitions, Error> {
     let tokens = lex::tokens(text, limits.source).map_err(|fault| {
         let (Refusal::Limit(message)
@@ -60,7 +62,7 @@ pub(crate) fn parse(
         | Refusal::Refused(message, _)) = fault;
         Error::new(ErrorKind::Limit, 0..0, message).in_file(&Str::new(name))
     })?;
-    let mut parser = Parser {
+    let mut parser = TemplateParser {
         name,
         tokens,
         at: 0,
@@ -73,11 +75,11 @@ pub(crate) fn parse(
         action_line: 0,
     };
     let mut root = Vec::new();
-    while parser.peek().kind != Kind::Eof {
-        if parser.peek().kind == Kind::LeftDelim {
+    while parser.peek().kind != TemplateTokenKind::Eof {
+        if parser.peek().kind == TemplateTokenKind::LeftDelim {
             let before = parser.at;
             parser.next();
-            if parser.next_after_space().kind == Kind::Define {
+            if parser.next_after_space().kind == TemplateTokenKind::Define {
                 parser.definition()?;
                 continue;
             }
@@ -94,25 +96,25 @@ pub(crate) fn parse(
     Ok(parser.definitions)
 }
 
-impl<'t> Parser<'t> {
-    fn peek(&self) -> Token<'t> {
+impl<'t> TemplateParser<'t> {
+    fn peek(&self) -> TemplateToken<'t> {
         self.tokens.all[self.at.min(self.tokens.all.len() - 1)]
     }
 
-    fn next(&mut self) -> Token<'t> {
+    fn next(&mut self) -> TemplateToken<'t> {
         let token = self.peek();
         self.at += 1;
         token
     }
 
-    fn peek_after_space(&mut self) -> Token<'t> {
-        while self.peek().kind == Kind::Space {
+    fn peek_after_space(&mut self) -> TemplateToken<'t> {
+        while self.peek().kind == TemplateTokenKind::Space {
             self.at += 1;
         }
         self.peek()
     }
 
-    fn next_after_space(&mut self) -> Token<'t> {
+    fn next_after_space(&mut self) -> TemplateToken<'t> {
         self.peek_after_space();
         self.next()
     }
@@ -123,14 +125,14 @@ impl<'t> Parser<'t> {
         self.error_at(token, message)
     }
 
-    fn error_at(&self, token: Token<'_>, message: impl Into<String>) -> Error {
+    fn error_at(&self, token: TemplateToken<'_>, message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Parse, token.at..token.at + token.text.len(), message)
             .with_go_prefix(format!("template: {}:{}: ", self.name, token.line))
             .in_file(&Str::new(self.name))
     }
 
-    fn unexpected(&self, token: Token<'_>, context: &str) -> Error {
-        if token.kind != Kind::Error {
+    fn unexpected(&self, token: TemplateToken<'_>, context: &str) -> Error {
+        if token.kind != TemplateTokenKind::Error {
             return self.error_at(token, format!("unexpected {} in {context}", token.describe()));
         }
         let problem = &self.tokens.problem;
@@ -145,7 +147,11 @@ impl<'t> Parser<'t> {
         self.error_at(token, message).maybe_hint(hint)
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Result<Token<'t>, Error> {
+    fn expect(
+        &mut self,
+        kind: TemplateTokenKind,
+        context: &str,
+    ) -> Result<TemplateToken<'t>, Error> {
         let token = self.next_after_space();
         if token.kind == kind { Ok(token) } else { Err(self.unexpected(token, context)) }
     }
@@ -164,7 +170,7 @@ impl<'t> Parser<'t> {
         result
     }
 
-    fn add(&mut self, name: Str, list: Vec<Node>) -> Result<(), Error> {
+    fn add(&mut self, name: Str, list: Vec<TemplateNode>) -> Result<(), Error> {
         let known = self.definitions.get(&name).is_some_and(|known| !is_empty(known));
         if known && !is_empty(&list) {
             let name = quote(&name);
@@ -180,7 +186,7 @@ impl<'t> Parser<'t> {
         let context = "define clause";
         let token = self.next_after_space();
         let name = self.template_name(token, context)?;
-        self.expect(Kind::RightDelim, context)?;
+        self.expect(TemplateTokenKind::RightDelim, context)?;
         self.separate(name, context)
     }
 
@@ -198,18 +204,18 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn template_name(&self, token: Token<'_>, context: &str) -> Result<Str, Error> {
+    fn template_name(&self, token: TemplateToken<'_>, context: &str) -> Result<Str, Error> {
         match token.kind {
-            Kind::Str | Kind::RawStr => unquote(token.text)
+            TemplateTokenKind::Str | TemplateTokenKind::RawStr => unquote(token.text)
                 .map(Str::from)
                 .map_err(|error| self.error_at(token, error.to_string())),
             _ => Err(self.unexpected(token, context)),
         }
     }
 
-    fn list(&mut self) -> Result<(Vec<Node>, Ending), Error> {
+    fn list(&mut self) -> Result<(Vec<TemplateNode>, Ending), Error> {
         let mut list = Vec::new();
-        while self.peek_after_space().kind != Kind::Eof {
+        while self.peek_after_space().kind != TemplateTokenKind::Eof {
             match self.text_or_action()? {
                 ParsedItem::Node(node) => list.push(node),
                 ParsedItem::Ending(ending) => return Ok((list, ending)),
@@ -223,8 +229,10 @@ impl<'t> Parser<'t> {
     fn text_or_action(&mut self) -> Result<ParsedItem, Error> {
         let token = self.next_after_space();
         match token.kind {
-            Kind::Text => Ok(ParsedItem::Node(Node::Text(Str::new(token.text)))),
-            Kind::LeftDelim => {
+            TemplateTokenKind::Text => {
+                Ok(ParsedItem::Node(TemplateNode::Text(Str::new(token.text))))
+            }
+            TemplateTokenKind::LeftDelim => {
                 self.action_line = token.line;
                 let step = self.action()?;
                 self.action_line = 0;
@@ -238,41 +246,44 @@ impl<'t> Parser<'t> {
         let token = self.peek_after_space();
         self.at += 1;
         let node = match token.kind {
-            Kind::Block => self.block()?,
-            Kind::Break => {
+            TemplateTokenKind::Block => self.block()?,
+            TemplateTokenKind::Break => {
                 self.in_loop("{{break}}")?;
-                Node::Break
+                TemplateNode::Break
             }
-            Kind::Continue => {
+            TemplateTokenKind::Continue => {
                 self.in_loop("{{continue}}")?;
-                Node::Continue
+                TemplateNode::Continue
             }
-            Kind::Else => {
+            TemplateTokenKind::Else => {
                 // `else if` and `else with` leave their keyword to the caller.
-                if !matches!(self.peek_after_space().kind, Kind::If | Kind::With) {
-                    self.expect(Kind::RightDelim, "else")?;
+                if !matches!(
+                    self.peek_after_space().kind,
+                    TemplateTokenKind::If | TemplateTokenKind::With
+                ) {
+                    self.expect(TemplateTokenKind::RightDelim, "else")?;
                 }
                 return Ok(ParsedItem::Ending(Ending::Else));
             }
-            Kind::End => {
-                self.expect(Kind::RightDelim, "end")?;
+            TemplateTokenKind::End => {
+                self.expect(TemplateTokenKind::RightDelim, "end")?;
                 return Ok(ParsedItem::Ending(Ending::End));
             }
-            Kind::If => Node::If(self.deeper(|p| p.control("if"))?),
-            Kind::With => Node::With(self.deeper(|p| p.control("with"))?),
-            Kind::Range => Node::Range(self.deeper(|p| p.control("range"))?),
-            Kind::Template => self.template()?,
+            TemplateTokenKind::If => TemplateNode::If(self.deeper(|p| p.control("if"))?),
+            TemplateTokenKind::With => TemplateNode::With(self.deeper(|p| p.control("with"))?),
+            TemplateTokenKind::Range => TemplateNode::Range(self.deeper(|p| p.control("range"))?),
+            TemplateTokenKind::Template => self.template()?,
             _ => {
                 self.at -= 1;
-                let pipe = self.pipeline("command", Kind::RightDelim)?;
-                Node::Action(position(token), pipe)
+                let pipe = self.pipeline("command", TemplateTokenKind::RightDelim)?;
+                TemplateNode::Action(position(token), pipe)
             }
         };
         Ok(ParsedItem::Node(node))
     }
 
     fn in_loop(&mut self, context: &str) -> Result<(), Error> {
-        self.expect(Kind::RightDelim, context)?;
+        self.expect(TemplateTokenKind::RightDelim, context)?;
         if self.loops == 0 {
             return Err(self.error(format!("{context} outside {{{{range}}}}")));
         }
@@ -281,7 +292,7 @@ impl<'t> Parser<'t> {
 
     fn control(&mut self, context: &str) -> Result<Branch, Error> {
         let variables = self.variables.len();
-        let pipe = self.pipeline(context, Kind::RightDelim)?;
+        let pipe = self.pipeline(context, TemplateTokenKind::RightDelim)?;
         self.loops += usize::from(context == "range");
         let (list, ending) = self.list()?;
         self.loops -= usize::from(context == "range");
@@ -293,19 +304,21 @@ impl<'t> Parser<'t> {
         Ok(Branch { pipe, list, otherwise })
     }
 
-    fn otherwise(&mut self, context: &str) -> Result<Vec<Node>, Error> {
+    fn otherwise(&mut self, context: &str) -> Result<Vec<TemplateNode>, Error> {
         let token = self.peek();
         match (context, token.kind) {
-            ("if", Kind::If) => {
+            ("if", TemplateTokenKind::If) => {
                 self.next();
-                Ok(vec![Node::If(self.deeper(|p| p.control("if"))?)])
+                Ok(vec![TemplateNode::If(self.deeper(|p| p.control("if"))?)])
             }
-            ("with", Kind::With) => {
+            ("with", TemplateTokenKind::With) => {
                 self.next();
-                Ok(vec![Node::With(self.deeper(|p| p.control("with"))?)])
+                Ok(vec![TemplateNode::With(self.deeper(|p| p.control("with"))?)])
             }
             // The keyword of another control structure: Go reads it as text between delimiters.
-            (_, Kind::If | Kind::With) => Err(self.unexpected(token, "input")),
+            (_, TemplateTokenKind::If | TemplateTokenKind::With) => {
+                Err(self.unexpected(token, "input"))
+            }
             _ => match self.list()? {
                 (list, Ending::End) => Ok(list),
                 (_, ending) => Err(self.error(format!("expected end; found {}", ending.as_str()))),
@@ -313,29 +326,29 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn block(&mut self) -> Result<Node, Error> {
+    fn block(&mut self) -> Result<TemplateNode, Error> {
         let context = "block clause";
         let token = self.next_after_space();
         let name = self.template_name(token, context)?;
-        let pipe = self.pipeline(context, Kind::RightDelim)?;
+        let pipe = self.pipeline(context, TemplateTokenKind::RightDelim)?;
         self.separate(name.clone(), context)?;
-        Ok(Node::Template(position(token), name, Some(pipe)))
+        Ok(TemplateNode::Template(position(token), name, Some(pipe)))
     }
 
-    fn template(&mut self) -> Result<Node, Error> {
+    fn template(&mut self) -> Result<TemplateNode, Error> {
         let context = "template clause";
         let token = self.next_after_space();
         let name = self.template_name(token, context)?;
-        let pipe = if self.peek_after_space().kind == Kind::RightDelim {
+        let pipe = if self.peek_after_space().kind == TemplateTokenKind::RightDelim {
             self.next();
             None
         } else {
-            Some(self.pipeline(context, Kind::RightDelim)?)
+            Some(self.pipeline(context, TemplateTokenKind::RightDelim)?)
         };
-        Ok(Node::Template(position(token), name, pipe))
+        Ok(TemplateNode::Template(position(token), name, pipe))
     }
 
-    fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipe, Error> {
+    fn pipeline(&mut self, context: &str, end: TemplateTokenKind) -> Result<Pipe, Error> {
         let token = self.peek_after_space();
         let mut pipe = Pipe {
             at: position(token),
@@ -348,18 +361,18 @@ impl<'t> Parser<'t> {
             let token = self.next_after_space();
             match token.kind {
                 kind if kind == end => break,
-                Kind::Bool
-                | Kind::CharConstant
-                | Kind::Complex
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Identifier
-                | Kind::Number
-                | Kind::Nil
-                | Kind::RawStr
-                | Kind::Str
-                | Kind::Variable
-                | Kind::LeftParen => {
+                TemplateTokenKind::Bool
+                | TemplateTokenKind::CharConstant
+                | TemplateTokenKind::Complex
+                | TemplateTokenKind::Dot
+                | TemplateTokenKind::Field
+                | TemplateTokenKind::Identifier
+                | TemplateTokenKind::Number
+                | TemplateTokenKind::Nil
+                | TemplateTokenKind::RawStr
+                | TemplateTokenKind::Str
+                | TemplateTokenKind::Variable
+                | TemplateTokenKind::LeftParen => {
                     self.at -= 1;
                     let command = self.command()?;
                     pipe.commands.push(command);
@@ -385,25 +398,30 @@ impl<'t> Parser<'t> {
     }
 
     fn declarations(&mut self, pipe: &mut Pipe, context: &str) -> Result<(), Error> {
-        while self.peek_after_space().kind == Kind::Variable {
+        while self.peek_after_space().kind == TemplateTokenKind::Variable {
             let before = self.at;
             let variable = self.next();
             let follower = self.peek_after_space();
             match follower.kind {
-                Kind::Assign | Kind::Declare => {
+                TemplateTokenKind::Assign | TemplateTokenKind::Declare => {
                     self.next();
-                    pipe.assigns = follower.kind == Kind::Assign;
+                    pipe.assigns = follower.kind == TemplateTokenKind::Assign;
                     self.declare(pipe, variable);
                     return Ok(());
                 }
-                Kind::Char if follower.text == "," => {
+                TemplateTokenKind::Char if follower.text == "," => {
                     self.next();
                     self.declare(pipe, variable);
                     if context != "range" || pipe.variables.len() > 1 {
                         return Err(self.error(format!("too many declarations in {context}")));
                     }
                     let kind = self.peek_after_space().kind;
-                    if !matches!(kind, Kind::Variable | Kind::RightDelim | Kind::RightParen) {
+                    if !matches!(
+                        kind,
+                        TemplateTokenKind::Variable
+                            | TemplateTokenKind::RightDelim
+                            | TemplateTokenKind::RightParen
+                    ) {
                         return Err(self.error("range can only initialize variables"));
                     }
                 }
@@ -416,7 +434,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    fn declare(&mut self, pipe: &mut Pipe, variable: Token<'_>) {
+    fn declare(&mut self, pipe: &mut Pipe, variable: TemplateToken<'_>) {
         pipe.variables.push(Str::new(variable.text));
         self.variables.push(Str::new(variable.text));
     }
@@ -430,9 +448,9 @@ impl<'t> Parser<'t> {
             }
             let token = self.next();
             match token.kind {
-                Kind::Space => continue,
-                Kind::RightDelim | Kind::RightParen => self.at -= 1,
-                Kind::Pipe => {}
+                TemplateTokenKind::Space => continue,
+                TemplateTokenKind::RightDelim | TemplateTokenKind::RightParen => self.at -= 1,
+                TemplateTokenKind::Pipe => {}
                 _ => return Err(self.unexpected(token, "operand")),
             }
             break;
@@ -445,12 +463,12 @@ impl<'t> Parser<'t> {
 
     fn operand(&mut self) -> Result<Option<Term>, Error> {
         let Some(mut term) = self.term()? else { return Ok(None) };
-        if self.peek().kind != Kind::Field {
+        if self.peek().kind != TemplateTokenKind::Field {
             return Ok(Some(term));
         }
         let at = position(self.peek());
         let mut names = Vec::new();
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == TemplateTokenKind::Field {
             names.push(Str::new(&self.next().text[1..]));
         }
         term = match term.kind {
@@ -478,10 +496,10 @@ impl<'t> Parser<'t> {
     fn term(&mut self) -> Result<Option<Term>, Error> {
         let token = self.next_after_space();
         let kind = match token.kind {
-            Kind::Identifier => TermKind::Function(self.function(token)?),
-            Kind::Dot => TermKind::Dot,
-            Kind::Nil => TermKind::Nil,
-            Kind::Variable => {
+            TemplateTokenKind::Identifier => TermKind::Function(self.function(token)?),
+            TemplateTokenKind::Dot => TermKind::Dot,
+            TemplateTokenKind::Nil => TermKind::Nil,
+            TemplateTokenKind::Variable => {
                 let name = Str::new(token.text);
                 if !self.variables.contains(&name) {
                     let name = quote(&name);
@@ -489,23 +507,26 @@ impl<'t> Parser<'t> {
                 }
                 TermKind::Variable(vec![name])
             }
-            Kind::Field => TermKind::Field(vec![Str::new(&token.text[1..])]),
-            Kind::Bool => TermKind::Bool(token.text == "true"),
-            Kind::CharConstant | Kind::Complex | Kind::Number => {
+            TemplateTokenKind::Field => TermKind::Field(vec![Str::new(&token.text[1..])]),
+            TemplateTokenKind::Bool => TermKind::Bool(token.text == "true"),
+            TemplateTokenKind::CharConstant
+            | TemplateTokenKind::Complex
+            | TemplateTokenKind::Number => {
                 let number = match token.kind {
-                    Kind::CharConstant => Number::character(token.text),
-                    Kind::Complex => Number::parse_complex(token.text),
+                    TemplateTokenKind::CharConstant => Number::character(token.text),
+                    TemplateTokenKind::Complex => Number::parse_complex(token.text),
                     _ => Number::parse(token.text),
                 };
                 TermKind::Number(number.map_err(|message| self.error_at(token, message))?)
             }
-            Kind::LeftParen => {
-                let pipe =
-                    self.deeper(|p| p.pipeline("parenthesized pipeline", Kind::RightParen))?;
+            TemplateTokenKind::LeftParen => {
+                let pipe = self.deeper(|p| {
+                    p.pipeline("parenthesized pipeline", TemplateTokenKind::RightParen)
+                })?;
                 // Go: the pipeline begins at what is inside the parentheses.
                 return Ok(Some(Term { at: pipe.at, kind: TermKind::Pipe(Box::new(pipe)) }));
             }
-            Kind::Str | Kind::RawStr => {
+            TemplateTokenKind::Str | TemplateTokenKind::RawStr => {
                 let text =
                     unquote(token.text).map_err(|error| self.error_at(token, error.to_string()))?;
                 TermKind::Text(Str::new(token.text), Str::from(text))
@@ -518,7 +539,10 @@ impl<'t> Parser<'t> {
         Ok(Some(Term { at: position(token), kind }))
     }
 
-    fn function(&self, token: Token<'_>) -> Result<&'static functions::Function, Error> {
+    fn function(
+        &self,
+        token: TemplateToken<'_>,
+    ) -> Result<&'static functions::TemplateFunction, Error> {
         functions::find(token.text, self.functions).ok_or_else(|| {
             let name = quote(token.text);
             self.error_at(token, format!("function {name} not defined"))
@@ -527,7 +551,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn position(token: Token<'_>) -> Pos {
+fn position(token: TemplateToken<'_>) -> Pos {
     // The source limit keeps positions far below this.
     Pos::try_from(token.at).unwrap_or(Pos::MAX)
 }

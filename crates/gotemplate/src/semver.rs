@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A version; short ones are filled with zeros.
 #[derive(Clone, Debug)]
-pub(crate) struct Version {
+pub(crate) struct SprigVersion {
     pub(crate) major: u64,
     pub(crate) minor: u64,
     pub(crate) patch: u64,
@@ -17,8 +17,8 @@ pub(crate) struct Version {
 
 const INVALID: &str = "Invalid Semantic Version";
 
-impl Version {
-    pub(crate) fn parse(text: &str) -> Result<Version, String> {
+impl SprigVersion {
+    pub(crate) fn parse(text: &str) -> Result<SprigVersion, String> {
         let body = text.strip_prefix('v').unwrap_or(text);
         let (rest, metadata) = split_once_or(body, '+')?;
         let (numbers, pre) = split_once_or(rest, '-')?;
@@ -47,7 +47,7 @@ impl Version {
             return Err("Version segment starts with 0".into());
         }
         let [major, minor, patch] = values;
-        Ok(Version {
+        Ok(SprigVersion {
             major,
             minor,
             patch,
@@ -61,7 +61,7 @@ impl Version {
         [self.major, self.minor, self.patch]
     }
 
-    pub(crate) fn compare(&self, other: &Version) -> Ordering {
+    pub(crate) fn compare(&self, other: &SprigVersion) -> Ordering {
         self.numbers().cmp(&other.numbers()).then_with(|| {
             match (self.pre.is_empty(), other.pre.is_empty()) {
                 (true, true) => Ordering::Equal,
@@ -104,7 +104,7 @@ fn compare_pre(a: &str, b: &str) -> Ordering {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for SprigVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
         if !self.pre.is_empty() {
@@ -123,14 +123,14 @@ pub(crate) struct Constraints(Vec<Vec<Constraint>>);
 
 #[derive(Debug)]
 struct Constraint {
-    operator: Operator,
-    version: Version,
+    operator: ConstraintOperator,
+    version: SprigVersion,
     /// How many of the three numbers were given; the others are free.
     given: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operator {
+enum ConstraintOperator {
     Equal,
     NotEqual,
     Greater,
@@ -141,18 +141,18 @@ enum Operator {
     Caret,
 }
 
-const OPERATORS: &[(&str, Operator)] = &[
-    ("!=", Operator::NotEqual),
-    (">=", Operator::GreaterEqual),
-    ("=>", Operator::GreaterEqual),
-    ("<=", Operator::LessEqual),
-    ("=<", Operator::LessEqual),
-    ("~>", Operator::Tilde),
-    ("=", Operator::Equal),
-    (">", Operator::Greater),
-    ("<", Operator::Less),
-    ("~", Operator::Tilde),
-    ("^", Operator::Caret),
+const OPERATORS: &[(&str, ConstraintOperator)] = &[
+    ("!=", ConstraintOperator::NotEqual),
+    (">=", ConstraintOperator::GreaterEqual),
+    ("=>", ConstraintOperator::GreaterEqual),
+    ("<=", ConstraintOperator::LessEqual),
+    ("=<", ConstraintOperator::LessEqual),
+    ("~>", ConstraintOperator::Tilde),
+    ("=", ConstraintOperator::Equal),
+    (">", ConstraintOperator::Greater),
+    ("<", ConstraintOperator::Less),
+    ("~", ConstraintOperator::Tilde),
+    ("^", ConstraintOperator::Caret),
 ];
 
 impl Constraints {
@@ -163,7 +163,7 @@ impl Constraints {
         alternatives.collect::<Result<_, _>>().map(Constraints)
     }
 
-    pub(crate) fn allow(&self, version: &Version) -> bool {
+    pub(crate) fn allow(&self, version: &SprigVersion) -> bool {
         self.0.iter().any(|all| all.iter().all(|constraint| constraint.allows(version)))
     }
 }
@@ -201,7 +201,7 @@ fn constraint(text: &str) -> Option<Constraint> {
     let (operator, version) = OPERATORS
         .iter()
         .find_map(|(sign, operator)| Some((*operator, text.strip_prefix(sign)?)))
-        .unwrap_or((Operator::Equal, text));
+        .unwrap_or((ConstraintOperator::Equal, text));
     let body = version.strip_prefix('v').unwrap_or(version);
     let numbers_end = body.find(['-', '+']).unwrap_or(body.len());
     let (numbers, suffix) = body.split_at(numbers_end);
@@ -215,12 +215,12 @@ fn constraint(text: &str) -> Option<Constraint> {
     }
     let mut full: Vec<&str> = parts[..given].to_vec();
     full.resize(3, "0");
-    let version = Version::parse(&format!("{}{suffix}", full.join("."))).ok()?;
+    let version = SprigVersion::parse(&format!("{}{suffix}", full.join("."))).ok()?;
     Some(Constraint { operator, version, given })
 }
 
 impl Constraint {
-    fn allows(&self, version: &Version) -> bool {
+    fn allows(&self, version: &SprigVersion) -> bool {
         let bound = &self.version;
         // A pre-release is meant only where the constraint names one.
         if !version.pre.is_empty() && bound.pre.is_empty() {
@@ -230,22 +230,22 @@ impl Constraint {
         let short = self.given < 3;
         let same = |count: usize| version.numbers()[..count] == bound.numbers()[..count];
         match self.operator {
-            Operator::Equal if short => order.is_ge() && same(self.given),
-            Operator::Equal => order.is_eq(),
-            Operator::NotEqual if short => !same(self.given),
-            Operator::NotEqual => order.is_ne(),
-            Operator::Greater if short => order.is_gt() && !same(self.given),
-            Operator::Greater => order.is_gt(),
-            Operator::GreaterEqual => order.is_ge(),
-            Operator::Less => order.is_lt(),
-            Operator::LessEqual => order.is_le() || short && same(self.given),
-            Operator::Tilde => order.is_ge() && same(self.given.min(2)),
-            Operator::Caret => order.is_ge() && self.caret(version),
+            ConstraintOperator::Equal if short => order.is_ge() && same(self.given),
+            ConstraintOperator::Equal => order.is_eq(),
+            ConstraintOperator::NotEqual if short => !same(self.given),
+            ConstraintOperator::NotEqual => order.is_ne(),
+            ConstraintOperator::Greater if short => order.is_gt() && !same(self.given),
+            ConstraintOperator::Greater => order.is_gt(),
+            ConstraintOperator::GreaterEqual => order.is_ge(),
+            ConstraintOperator::Less => order.is_lt(),
+            ConstraintOperator::LessEqual => order.is_le() || short && same(self.given),
+            ConstraintOperator::Tilde => order.is_ge() && same(self.given.min(2)),
+            ConstraintOperator::Caret => order.is_ge() && self.caret(version),
         }
     }
 
     /// The first number that is not 0 stays.
-    fn caret(&self, version: &Version) -> bool {
+    fn caret(&self, version: &SprigVersion) -> bool {
         let (bound, given) = (self.version.numbers(), self.given);
         let numbers = version.numbers();
         if given == 0 {
@@ -294,7 +294,7 @@ mod tests {
         ] {
             let parsed = Constraints::parse(constraint).unwrap();
             assert_eq!(
-                parsed.allow(&Version::parse(version).unwrap()),
+                parsed.allow(&SprigVersion::parse(version).unwrap()),
                 holds,
                 "{constraint} {version}"
             );

@@ -7,21 +7,21 @@ use kiln_value::Str;
 use crate::error::{Error, ErrorKind};
 use crate::exec::{self, Means};
 use crate::helm::{Data, Lookup};
-use crate::meter::{Limits, Meter};
+use crate::meter::{Meter, TemplateLimits};
 use crate::tree::Trees;
-use crate::{AmbientSources, NO_VALUE, Options, parse};
+use crate::{AmbientSources, NO_VALUE, TemplateOptions, parse};
 
 /// Several texts, parsed into one set of named templates. A later definition of a name replaces an earlier one.
 pub struct TemplateSet {
-    options: Options,
-    limits: Limits,
+    options: TemplateOptions,
+    limits: TemplateLimits,
     trees: Trees,
     bytes: usize,
 }
 
 impl TemplateSet {
     /// An empty set. All texts together may be as long as `limits.source`.
-    pub fn new(options: &Options, limits: &Limits) -> Self {
+    pub fn new(options: &TemplateOptions, limits: &TemplateLimits) -> Self {
         TemplateSet { options: *options, limits: *limits, trees: Trees::default(), bytes: 0 }
     }
 

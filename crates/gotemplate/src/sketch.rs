@@ -1,7 +1,7 @@
 //! What the output of a template looks like before there is any data.
 
 use crate::Template;
-use crate::tree::{Command, Node, Pipe, Term, TermKind, Trees};
+use crate::tree::{Command, Pipe, TemplateNode, Term, TermKind, Trees};
 
 /// How many templates may stand in each other in a sketch.
 const DEPTH: usize = 20;
@@ -34,22 +34,24 @@ struct Sketch<'s> {
 }
 
 impl Sketch<'_> {
-    fn list(&mut self, list: &[Node], depth: usize) {
+    fn list(&mut self, list: &[TemplateNode], depth: usize) {
         for node in list {
             match node {
-                Node::Text(text) => self.out.push_str(text),
-                Node::Action(_, pipe) if pipe.variables.is_empty() => {
+                TemplateNode::Text(text) => self.out.push_str(text),
+                TemplateNode::Action(_, pipe) if pipe.variables.is_empty() => {
                     let mut functions = Vec::new();
                     called_by(pipe, &mut functions);
                     let action = Action { text: pipe.to_string(), functions };
                     let shown = (self.shown)(&action);
                     self.out.push_str(&shown);
                 }
-                Node::Action(..) | Node::Break | Node::Continue => {}
-                Node::If(branch) | Node::With(branch) | Node::Range(branch) => {
+                TemplateNode::Action(..) | TemplateNode::Break | TemplateNode::Continue => {}
+                TemplateNode::If(branch)
+                | TemplateNode::With(branch)
+                | TemplateNode::Range(branch) => {
                     self.list(&branch.list, depth);
                 }
-                Node::Template(_, name, _) => {
+                TemplateNode::Template(_, name, _) => {
                     let trees = self.trees;
                     if let Some(found) = trees.named.get(name.as_str()).filter(|_| depth < DEPTH) {
                         self.list(&found.list, depth + 1);

@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Write as _};
 
 use kiln_value::Str;
 
-use crate::functions::Function;
+use crate::functions::TemplateFunction;
 use crate::number::Number;
 
 /// Where a node begins, in bytes.
 pub(crate) type Pos = u32;
 
 /// The templates of one text, by their names.
-pub(crate) type Definitions = BTreeMap<Str, Vec<Node>>;
+pub(crate) type Definitions = BTreeMap<Str, Vec<TemplateNode>>;
 
 /// Named templates, of one text or of several that share them.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ pub(crate) struct SourceFile {
 #[derive(Debug)]
 pub(crate) struct Definition {
     file: usize,
-    pub(crate) list: Vec<Node>,
+    pub(crate) list: Vec<TemplateNode>,
 }
 
 impl Trees {
@@ -49,32 +49,32 @@ impl Trees {
 }
 
 /// Go: a template of nothing but white space may be defined again.
-pub(crate) fn is_empty(list: &[Node]) -> bool {
-    list.iter().all(|node| matches!(node, Node::Text(text) if text.trim().is_empty()))
+pub(crate) fn is_empty(list: &[TemplateNode]) -> bool {
+    list.iter().all(|node| matches!(node, TemplateNode::Text(text) if text.trim().is_empty()))
 }
 
 /// Where templates are looked for: in a text, then in what is around it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scope<'t> {
+pub(crate) struct TemplateScope<'t> {
     pub(crate) trees: &'t Trees,
-    pub(crate) outer: Option<&'t Scope<'t>>,
+    pub(crate) outer: Option<&'t TemplateScope<'t>>,
 }
 
 /// A template that was found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found<'t> {
+pub(crate) struct FoundTemplate<'t> {
     pub(crate) name: &'t str,
-    pub(crate) list: &'t [Node],
+    pub(crate) list: &'t [TemplateNode],
     pub(crate) file: &'t SourceFile,
 }
 
-impl<'t> Scope<'t> {
-    pub(crate) fn find(&self, name: &str) -> Option<Found<'t>> {
+impl<'t> TemplateScope<'t> {
+    pub(crate) fn find(&self, name: &str) -> Option<FoundTemplate<'t>> {
         let mut scope = *self;
         loop {
             if let Some((name, found)) = scope.trees.named.get_key_value(name) {
                 let file = &scope.trees.files[found.file];
-                return Some(Found { name, list: &found.list, file });
+                return Some(FoundTemplate { name, list: &found.list, file });
             }
             scope = *scope.outer?;
         }
@@ -82,7 +82,7 @@ impl<'t> Scope<'t> {
 }
 
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum TemplateNode {
     Text(Str),
     Action(Pos, Pipe),
     If(Branch),
@@ -96,8 +96,8 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) pipe: Pipe,
-    pub(crate) list: Vec<Node>,
-    pub(crate) otherwise: Option<Vec<Node>>,
+    pub(crate) list: Vec<TemplateNode>,
+    pub(crate) otherwise: Option<Vec<TemplateNode>>,
 }
 
 /// `$a, $b := command | command`
@@ -139,7 +139,7 @@ pub(crate) enum TermKind {
     Field(Vec<Str>),
     /// The variable with its dollar sign, then fields.
     Variable(Vec<Str>),
-    Function(&'static Function),
+    Function(&'static TemplateFunction),
     Chain(Box<Term>, Vec<Str>),
     Pipe(Box<Pipe>),
 }

@@ -12,10 +12,10 @@ use kiln_text::{Duration, Time};
 use kiln_value::{Number, Str, Value};
 
 use crate::Numbers;
-use crate::functions::Function;
+use crate::functions::TemplateFunction;
 use crate::helm;
 use crate::marked::Marked;
-use crate::semver::Version;
+use crate::semver::SprigVersion;
 
 /// A value of some Go type.
 #[derive(Clone, Debug)]
@@ -34,18 +34,18 @@ pub(crate) enum Dyn {
     Text(Marked),
     /// A slice of bytes: the contents of a file.
     Bytes(Arc<[u8]>),
-    List(List),
+    List(TemplateList),
     Map(Map),
     Time(Rc<Time>),
     Duration(Duration),
-    Version(Rc<Version>),
+    Version(Rc<SprigVersion>),
 }
 
 /// A Go type with a name of its own.
 #[derive(Debug)]
 pub(crate) struct GoType {
     pub(crate) name: &'static str,
-    pub(crate) methods: &'static [Function],
+    pub(crate) methods: &'static [TemplateFunction],
     /// The field that it prints as, if it is a `Stringer`.
     pub(crate) shown_as: Option<&'static str>,
     /// The fields of a struct in their order.
@@ -78,7 +78,7 @@ impl GoField {
 
 impl GoType {
     /// A type of maps with methods.
-    pub(crate) const fn map(name: &'static str, methods: &'static [Function]) -> Self {
+    pub(crate) const fn map(name: &'static str, methods: &'static [TemplateFunction]) -> Self {
         GoType { name, methods, shown_as: None, fields: &[], embedded: 0 }
     }
 
@@ -101,7 +101,7 @@ pub(crate) enum Elem {
 
 /// A slice; never changed once made.
 #[derive(Clone, Debug)]
-pub(crate) struct List {
+pub(crate) struct TemplateList {
     pub(crate) elem: Elem,
     body: Rc<Items>,
 }
@@ -119,11 +119,11 @@ pub(crate) struct Map {
     pub(crate) is_record: bool,
     /// The Go type of its own that it has, which may have methods.
     pub(crate) named: Option<&'static GoType>,
-    body: Rc<Body>,
+    body: Rc<DictBody>,
 }
 
 #[derive(Debug)]
-struct Body(RefCell<Entries>);
+struct DictBody(RefCell<Entries>);
 
 #[derive(Debug)]
 enum Entries {
@@ -137,7 +137,7 @@ impl Drop for Items {
     }
 }
 
-impl Drop for Body {
+impl Drop for DictBody {
     fn drop(&mut self) {
         if let Entries::Own(own) = self.0.get_mut() {
             drop_flat(std::mem::take(own).into_values().collect());
@@ -165,7 +165,7 @@ fn drop_flat(mut pending: Vec<Dyn>) {
     }
 }
 
-impl List {
+impl TemplateList {
     pub(crate) fn items(&self) -> &[Dyn] {
         &self.body.0
     }
@@ -177,7 +177,7 @@ impl Map {
             of_text: false,
             is_record: false,
             named: None,
-            body: Rc::new(Body(RefCell::new(Entries::Own(entries)))),
+            body: Rc::new(DictBody(RefCell::new(Entries::Own(entries)))),
         }
     }
 
@@ -296,7 +296,7 @@ impl Dyn {
                     of_text: false,
                     is_record: false,
                     named: None,
-                    body: Rc::new(Body(RefCell::new(entries))),
+                    body: Rc::new(DictBody(RefCell::new(entries))),
                 })
             }
         }
@@ -312,7 +312,7 @@ impl Dyn {
     }
 
     pub(crate) fn list_of(elem: Elem, items: Vec<Dyn>) -> Dyn {
-        Dyn::List(List { elem, body: Rc::new(Items(items)) })
+        Dyn::List(TemplateList { elem, body: Rc::new(Items(items)) })
     }
 
     pub(crate) fn texts<S: Into<Marked>>(items: impl IntoIterator<Item = S>) -> Dyn {

@@ -7,7 +7,7 @@
 use kiln_object::policy_kinds::{OWN_GROUP, POLICY_KINDS, PolicyFamily, PolicyKind, PolicyRole};
 use kiln_value::{Value, value};
 
-use crate::{Grant, Options, marked, merged, metadata};
+use crate::{Grant, InstallOptions, marked, merged, metadata};
 
 /// The accounts that act, by component.
 const COMPONENTS: [&str; 3] =
@@ -34,7 +34,7 @@ const COMMON_TARGETS: &[&str] = &[
 ];
 
 /// The user name of a component's account.
-pub(crate) fn user(options: &Options, component: &str) -> String {
+pub(crate) fn user(options: &InstallOptions, component: &str) -> String {
     options.names().user(&options.namespace, component)
 }
 
@@ -51,7 +51,7 @@ fn named(group: &str, resource: &str, names: &[String], verbs: &[&str]) -> Value
 }
 
 /// The resource of a kind of webhook configurations, and the names of those that the engine keeps.
-fn webhooks(options: &Options, kind: &str) -> (String, Vec<String>) {
+fn webhooks(options: &InstallOptions, kind: &str) -> (String, Vec<String>) {
     let ours = options.names().webhook_configurations().into_iter().filter(|(of, _)| *of == kind);
     (format!("{}s", kind.to_lowercase()), ours.map(|(_, name)| name).collect())
 }
@@ -112,7 +112,7 @@ fn status(verbs: &[&str]) -> Vec<Value> {
 }
 
 /// What the engine itself needs for one component.
-fn core(options: &Options, component: &str) -> Vec<Value> {
+fn core(options: &InstallOptions, component: &str) -> Vec<Value> {
     let requests = rule(
         &["kyverno.io", OWN_GROUP],
         &["updaterequests", "updaterequests/status"],
@@ -176,7 +176,7 @@ fn standard(component: &str) -> Vec<Value> {
 }
 
 /// What users add to what a component may do.
-fn additional<'o>(options: &'o Options, component: &str) -> &'o [Value] {
+fn additional<'o>(options: &'o InstallOptions, component: &str) -> &'o [Value] {
     match component {
         "admission-controller" => &options.permissions.admission,
         // What objects policies delete, users say with ClusterRoles that the account's role collects.
@@ -185,7 +185,7 @@ fn additional<'o>(options: &'o Options, component: &str) -> &'o [Value] {
     }
 }
 
-pub(crate) fn objects(options: &Options) -> Vec<Value> {
+pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     let names = options.names();
     let mut objects = vec![account(options, &options.service_account.name, "pod")];
     for component in COMPONENTS {
@@ -210,7 +210,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
 }
 
 /// What version 0.1.0 installed and later ones do not: accounts and roles of controllers that do not exist.
-pub fn no_longer_installed(options: &Options) -> Vec<Value> {
+pub fn no_longer_installed(options: &InstallOptions) -> Vec<Value> {
     let components = ["reports-controller"].into_iter();
     let objects = components.flat_map(|component| {
         let names = options.names();
@@ -227,7 +227,7 @@ pub fn no_longer_installed(options: &Options) -> Vec<Value> {
     objects.collect()
 }
 
-fn account(options: &Options, name: &str, component: &str) -> Value {
+fn account(options: &InstallOptions, name: &str, component: &str) -> Value {
     let mut metadata = metadata(options, &options.namespace, name, component);
     let own = &options.service_account.annotations;
     if !own.is_empty() {
@@ -237,7 +237,7 @@ fn account(options: &Options, name: &str, component: &str) -> Value {
 }
 
 /// The role that collects others.
-fn collected(options: &Options, component: &str) -> Value {
+fn collected(options: &InstallOptions, component: &str) -> Value {
     let (names, name) = (options.names(), options.name.as_str());
     let own_label = names.aggregation_label(component);
     let role = value!({
@@ -262,7 +262,7 @@ fn collected(options: &Options, component: &str) -> Value {
 }
 
 /// A role that the component's role collects.
-fn part(options: &Options, component: &str, name: &str, rules: &[Value]) -> Value {
+fn part(options: &InstallOptions, component: &str, name: &str, rules: &[Value]) -> Value {
     value!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -271,7 +271,13 @@ fn part(options: &Options, component: &str, name: &str, rules: &[Value]) -> Valu
     })
 }
 
-fn binding(options: &Options, name: &str, role: &str, account: &str, component: &str) -> Value {
+fn binding(
+    options: &InstallOptions,
+    name: &str,
+    role: &str,
+    account: &str,
+    component: &str,
+) -> Value {
     value!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -281,12 +287,12 @@ fn binding(options: &Options, name: &str, role: &str, account: &str, component: 
     })
 }
 
-fn subject(options: &Options, account: &str) -> Value {
+fn subject(options: &InstallOptions, account: &str) -> Value {
     value!({"kind": "ServiceAccount", "name": account, "namespace": options.namespace.as_str()})
 }
 
 /// Inside the engine's own namespace: the pod acts as the accounts, of which two keep keys, records and the lease there.
-fn pod_rights(options: &Options) -> Vec<Value> {
+fn pod_rights(options: &InstallOptions) -> Vec<Value> {
     let namespace = &options.namespace;
     let role = |name: &str, rules: &[Value]| {
         value!({

@@ -5,15 +5,15 @@
 
 use kiln_value::{Value, value};
 
-use crate::{CertificateSource, Options, metadata};
+use crate::{CertificateSource, InstallOptions, metadata};
 
 /// The Secret with the webhook server's certificate, under Kyverno's name for it.
-fn serving_secret(options: &Options) -> String {
+fn serving_secret(options: &InstallOptions) -> String {
     format!("{}.{}.svc.kyverno-tls-pair", options.names().service(), options.namespace)
 }
 
 /// Where the authority is that signed what is served: the name of a Secret and a key in it.
-pub(crate) fn authority(options: &Options) -> (String, &'static str) {
+pub(crate) fn authority(options: &InstallOptions) -> (String, &'static str) {
     match options.certificates.source {
         CertificateSource::Generated => {
             let service = options.names().service();
@@ -25,7 +25,7 @@ pub(crate) fn authority(options: &Options) -> (String, &'static str) {
     }
 }
 
-pub(crate) fn objects(options: &Options) -> Vec<Value> {
+pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     let certificates = &options.certificates;
     if certificates.source != CertificateSource::CertManager {
         return Vec::new();

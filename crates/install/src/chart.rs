@@ -8,7 +8,7 @@ use kiln_value::{Map, Value, json};
 use kiln_yaml::emit_documents;
 
 use crate::definitions::{self, definitions, is_of_kyverno, is_of_reports, own_definitions};
-use crate::{Grant, Monitoring, Options, access, marked, monitoring};
+use crate::{Grant, InstallOptions, Monitoring, access, marked, monitoring};
 
 const NAMESPACE: &str = "mark-namespace";
 const ACCOUNT: &str = "mark-pod";
@@ -51,7 +51,7 @@ pub fn templates() -> Vec<(&'static str, String)> {
         Monitoring { prometheus_rule: true, ..options.monitoring.clone() },
         Monitoring { dashboard: true, ..options.monitoring.clone() },
     ]
-    .map(|monitoring| monitoring::objects(&Options { monitoring, ..options.clone() }));
+    .map(|monitoring| monitoring::objects(&InstallOptions { monitoring, ..options.clone() }));
     vec![
         ("crds.yaml", written(&crds.concat())),
         ("permissions.yaml", written(&permissions(&options))),
@@ -61,18 +61,18 @@ pub fn templates() -> Vec<(&'static str, String)> {
 }
 
 /// Options with a mark wherever a value of the chart stands.
-fn marks() -> Options {
+fn marks() -> InstallOptions {
     let mark = |name: &str| {
         let mut map = Map::new();
         map.insert(name, "");
         map
     };
-    let mut options = Options {
+    let mut options = InstallOptions {
         namespace: NAMESPACE.to_owned(),
         name: NAME.to_owned(),
         labels: mark(LABELS),
         annotations: mark(ANNOTATIONS),
-        ..Options::default()
+        ..InstallOptions::default()
     };
     options.service_account.name = ACCOUNT.to_owned();
     options.service_account.annotations = mark(ACCOUNT_ANNOTATIONS);
@@ -85,7 +85,7 @@ fn marks() -> Options {
 }
 
 /// Accounts and roles, some of them only with some values.
-fn permissions(options: &Options) -> String {
+fn permissions(options: &InstallOptions) -> String {
     let mut text = String::new();
     for object in access::objects(options) {
         let name = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();

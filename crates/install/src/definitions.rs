@@ -333,7 +333,7 @@ impl Definition {
             "kind": "CustomResourceDefinition",
             "metadata": {
                 "name": format!("{}.{}", self.plural, self.group),
-                "labels": crate::labels(&crate::Options::default(), "crds"),
+                "labels": crate::labels(&crate::InstallOptions::default(), "crds"),
             },
             "spec": {
                 "group": self.group,

@@ -6,7 +6,7 @@
 //!
 //! Rights follow the accounts, of which there are three that act: `kyverno-admission-controller` answers reviews,
 //! `kyverno-background-controller` writes objects, and `kiln` is the pod, which may do nothing but act as
-//! those two. What rules write is for users to allow, through aggregated roles; see [`Options::grant`].
+//! those two. What rules write is for users to allow, through aggregated roles; see [`InstallOptions::grant`].
 
 mod access;
 mod certificates;
@@ -23,13 +23,13 @@ pub use definitions::{definitions, own_definitions};
 pub use monitoring::{alerts, dashboard};
 pub use options::{
     AllowedResults, BackgroundScan, CertificateSource, Certificates, Config, Controller, Crds,
-    DisruptionBudget, Features, Grant, Image, IssuerRef, Logging, Monitoring, NetworkPolicy,
-    OmittedEvents, Options, Permissions, ReportedRules, ServiceAccount, Switch, TopologySpread,
-    UninstallHook, over_defaults, published_image, words,
+    DisruptionBudget, Features, Grant, Image, InstallOptions, IssuerRef, Logging, Monitoring,
+    NetworkPolicy, OmittedEvents, Permissions, ReportedRules, ServiceAccount, Switch,
+    TopologySpread, UninstallHook, over_defaults, published_image, words,
 };
 
 /// All objects, in the order in which they can be applied.
-pub fn manifests(options: &Options) -> Vec<Value> {
+pub fn manifests(options: &InstallOptions) -> Vec<Value> {
     let mut objects = Vec::new();
     if options.crds.install {
         let definitions = crds(options).into_iter();
@@ -51,7 +51,7 @@ pub fn manifests(options: &Options) -> Vec<Value> {
 }
 
 /// The definitions that are part of an installation. Beside Kyverno those that it installs as well are left to it.
-fn crds(options: &Options) -> Vec<Value> {
+fn crds(options: &InstallOptions) -> Vec<Value> {
     let stands_for_kyverno = options.names().stands_for_kyverno();
     let mut all = definitions();
     all.retain(|definition| {
@@ -69,7 +69,7 @@ fn crds(options: &Options) -> Vec<Value> {
 }
 
 /// The labels of an object of ours, without those that users add.
-fn labels(options: &Options, component: &str) -> Map {
+fn labels(options: &InstallOptions, component: &str) -> Map {
     let mut labels = Map::new();
     labels.insert("app.kubernetes.io/part-of", options.name.as_str());
     labels.insert("app.kubernetes.io/instance", options.name.as_str());
@@ -87,7 +87,7 @@ fn merged(mut first: Map, second: &Map) -> Map {
 }
 
 /// Name, namespace (none if empty), labels and annotations of an object.
-fn metadata(options: &Options, namespace: &str, name: &str, component: &str) -> Value {
+fn metadata(options: &InstallOptions, namespace: &str, name: &str, component: &str) -> Value {
     let mut metadata = Map::new();
     metadata.insert("name", name);
     if !namespace.is_empty() {
@@ -101,7 +101,7 @@ fn metadata(options: &Options, namespace: &str, name: &str, component: &str) -> 
 }
 
 /// An object with what users add to every one.
-fn marked(options: &Options, mut object: Value) -> Value {
+fn marked(options: &InstallOptions, mut object: Value) -> Value {
     for (field, added) in [("labels", &options.labels), ("annotations", &options.annotations)] {
         if added.is_empty() {
             continue;

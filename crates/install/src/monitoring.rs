@@ -6,7 +6,7 @@ use kiln_value::{Value, value};
 
 use crate::certificates::authority;
 use crate::workload::CONTROLLER;
-use crate::{Monitoring, Options, merged, metadata};
+use crate::{InstallOptions, Monitoring, merged, metadata};
 
 /// Something that an operator should look at.
 struct Alert {
@@ -529,7 +529,7 @@ pub fn dashboard() -> Value {
 }
 
 /// What the operator of Prometheus and Grafana's sidecar pick up.
-pub(crate) fn objects(options: &Options) -> Vec<Value> {
+pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     let Monitoring { service_monitor, prometheus_rule, dashboard: with_dashboard, .. } =
         options.monitoring;
     let mut objects = Vec::new();
@@ -558,14 +558,14 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
     objects
 }
 
-fn named(options: &Options, name: &str) -> Value {
+fn named(options: &InstallOptions, name: &str) -> Value {
     let mut metadata = metadata(options, &options.namespace, name, "monitoring");
     let own = metadata.get("labels").and_then(Value::as_map).cloned().unwrap_or_default();
     let _ = metadata.set(["labels"], merged(options.monitoring.labels.clone(), &own));
     metadata
 }
 
-fn service_monitors(options: &Options) -> Vec<Value> {
+fn service_monitors(options: &InstallOptions) -> Vec<Value> {
     let interval = options.monitoring.interval.as_str();
     let scraping = |name: &str, component: &str, trust: Value| {
         let mut endpoint =

@@ -1,6 +1,6 @@
 //! What users decide about an installation: the flags of `kiln install`, and the values of the Helm chart.
 //!
-//! [`Options`] is read from the same YAML as the chart (`charts/kiln/values.yaml`): a field there is a field here, under
+//! [`InstallOptions`] is read from the same YAML as the chart (`charts/kiln/values.yaml`): a field there is a field here, under
 //! the same name and with the same default. Tests hold both, and the chart's schema, equal.
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const RESOURCE_FILTERS: [&str; 17] = [
 /// What users decide about an installation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
-pub struct Options {
+pub struct InstallOptions {
     /// The namespace that the engine lives in. Helm calls it the namespace of the release.
     #[serde(skip)]
     pub namespace: String,
@@ -371,7 +371,7 @@ pub enum Grant {
     Standard,
 }
 
-impl Default for Options {
+impl Default for InstallOptions {
     fn default() -> Self {
         let Value::Map(resources) = value!({
             "requests": {"cpu": "100m", "memory": "64Mi"},
@@ -379,7 +379,7 @@ impl Default for Options {
         }) else {
             unreachable!("it is a map");
         };
-        Options {
+        InstallOptions {
             namespace: "kyverno".to_owned(),
             workload: true,
             open_reports: false,
@@ -457,7 +457,7 @@ fn over(default: &Value, given: &Value) -> Value {
     }
 }
 
-impl Options {
+impl InstallOptions {
     /// What its objects are called.
     pub(crate) fn names(&self) -> EngineNames {
         EngineNames::new(&self.name)
@@ -467,7 +467,7 @@ impl Options {
     ///
     /// # Errors
     /// When a value has no meaning, or another type.
-    pub fn from_values(values: &Value) -> Result<Options, TypeError> {
+    pub fn from_values(values: &Value) -> Result<InstallOptions, TypeError> {
         from_value(&over_defaults(values))
     }
 

@@ -2,7 +2,7 @@
 
 use kiln_value::{Map, Value, json, value};
 
-use crate::{Features, Options, ReportedRules, access, labels, merged, metadata};
+use crate::{Features, InstallOptions, ReportedRules, access, labels, merged, metadata};
 
 const HTTPS: u16 = 9443;
 
@@ -10,8 +10,8 @@ const HTTPS: u16 = 9443;
 pub(crate) const CONTROLLER: &str = "kiln-controller";
 
 /// The ConfigMap that users set the engine's behavior with.
-pub(crate) fn settings(options: &Options) -> Value {
-    let Options { namespace, config, .. } = options;
+pub(crate) fn settings(options: &InstallOptions) -> Value {
+    let InstallOptions { namespace, config, .. } = options;
     let mut data = Map::new();
     let filters = config.resource_filters.iter().map(|filter| format!("{filter} "));
     let filters: String = filters.chain([format!("[*/*,{namespace},*]")]).collect();
@@ -118,7 +118,7 @@ fn reporting(features: &Features) -> Vec<(&'static str, String)> {
 }
 
 /// A Deployment: pods that do the whole work or a part of it.
-struct Part<'o> {
+struct WorkloadPart<'o> {
     name: &'static str,
     component: &'static str,
     /// Which part of the work its pods do.
@@ -127,14 +127,14 @@ struct Part<'o> {
     resources: &'o Map,
 }
 
-impl Part<'_> {
+impl WorkloadPart<'_> {
     fn labels(&self) -> Value {
         value!({"app.kubernetes.io/name": "kiln", "app.kubernetes.io/component": self.component})
     }
 }
 
 /// What answers requests, and what acts if that is something else.
-fn parts(options: &Options) -> (Part<'_>, Option<Part<'_>>) {
+fn parts(options: &InstallOptions) -> (WorkloadPart<'_>, Option<WorkloadPart<'_>>) {
     let only = |side: &str| format!("--only={side}");
     let admission = format!("--as-admission={}", access::user(options, "admission-controller"));
     let controller = format!("--as-controller={}", access::user(options, "background-controller"));
@@ -146,9 +146,12 @@ fn parts(options: &Options) -> (Part<'_>, Option<Part<'_>>) {
             _ => vec![admission, controller, cleanup],
         };
         let (replicas, resources) = (options.replicas, &options.resources);
-        return (Part { name: "kiln", component: "engine", args, replicas, resources }, None);
+        return (
+            WorkloadPart { name: "kiln", component: "engine", args, replicas, resources },
+            None,
+        );
     }
-    let answers = Part {
+    let answers = WorkloadPart {
         name: "kiln-admission",
         component: "admission",
         args: vec![only("admission"), admission],
@@ -156,7 +159,7 @@ fn parts(options: &Options) -> (Part<'_>, Option<Part<'_>>) {
         resources: &options.resources,
     };
     let own = &options.controller.resources;
-    let acts = Part {
+    let acts = WorkloadPart {
         name: CONTROLLER,
         component: "controller",
         args: vec![only("controller"), controller, cleanup],
@@ -166,7 +169,7 @@ fn parts(options: &Options) -> (Part<'_>, Option<Part<'_>>) {
     (answers, Some(acts))
 }
 
-pub(crate) fn objects(options: &Options) -> Vec<Value> {
+pub(crate) fn objects(options: &InstallOptions) -> Vec<Value> {
     let namespace = &options.namespace;
     let (answers, acts) = parts(options);
     let mut objects = vec![
@@ -206,7 +209,7 @@ pub(crate) fn objects(options: &Options) -> Vec<Value> {
 
 /// Lets API servers reach the pods, and whom else the user names. Until the addresses of API servers are known, any client
 /// may connect: a policy that keeps them out would stop the cluster.
-fn network_policy(options: &Options, components: &[&str]) -> Value {
+fn network_policy(options: &InstallOptions, components: &[&str]) -> Value {
     let policy = &options.network_policy;
     let mut ingress = value!({"ports": [{"protocol": "TCP", "port": HTTPS}]});
     if !policy.api_servers.is_empty() {
@@ -232,7 +235,7 @@ fn network_policy(options: &Options, components: &[&str]) -> Value {
     })
 }
 
-fn service(metadata: &Value, part: &Part<'_>) -> Value {
+fn service(metadata: &Value, part: &WorkloadPart<'_>) -> Value {
     value!({
         "apiVersion": "v1",
         "kind": "Service",
@@ -244,7 +247,7 @@ fn service(metadata: &Value, part: &Part<'_>) -> Value {
     })
 }
 
-fn deployment(options: &Options, part: &Part<'_>) -> Value {
+fn deployment(options: &InstallOptions, part: &WorkloadPart<'_>) -> Value {
     value!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -259,7 +262,7 @@ fn deployment(options: &Options, part: &Part<'_>) -> Value {
     })
 }
 
-fn pod_metadata(options: &Options, part: &Part<'_>) -> Value {
+fn pod_metadata(options: &InstallOptions, part: &WorkloadPart<'_>) -> Value {
     let labels = merged(options.pod_labels.clone(), &labels(options, part.component));
     let mut metadata = value!({"labels": labels});
     if !options.pod_annotations.is_empty() {
@@ -268,7 +271,7 @@ fn pod_metadata(options: &Options, part: &Part<'_>) -> Value {
     metadata
 }
 
-fn pod(options: &Options, part: &Part<'_>) -> Value {
+fn pod(options: &InstallOptions, part: &WorkloadPart<'_>) -> Value {
     let mut spec = value!({
         "serviceAccountName": options.service_account.name.as_str(),
         // Longer than it keeps serving after SIGTERM and finishes open calls.
@@ -307,7 +310,7 @@ fn pod(options: &Options, part: &Part<'_>) -> Value {
     spec
 }
 
-fn container(options: &Options, part: &Part<'_>) -> Value {
+fn container(options: &InstallOptions, part: &WorkloadPart<'_>) -> Value {
     let probe =
         |path: &str| value!({"httpGet": {"path": path, "port": "https", "scheme": "HTTPS"}});
     let mut args = vec!["run".to_owned(), format!("--namespace={}", options.namespace)];
@@ -371,7 +374,7 @@ mod tests {
 
     #[test]
     fn each_side_has_a_deployment_of_its_own_when_they_are_split() {
-        let options = Options { split: true, replicas: 3, ..Options::default() };
+        let options = InstallOptions { split: true, replicas: 3, ..InstallOptions::default() };
         let objects = objects(&options);
         let deployments = of_kind(&objects, "Deployment");
         let told: Vec<_> = deployments
@@ -420,7 +423,7 @@ mod tests {
 
     #[test]
     fn one_deployment_does_both_otherwise() {
-        let objects = objects(&Options::default());
+        let objects = objects(&InstallOptions::default());
         let services = of_kind(&objects, "Service");
         assert_eq!(services.len(), 1);
         let selector = services[0].get_path(["spec", "selector"]).unwrap();

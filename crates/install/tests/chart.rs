@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kiln_diagnostic::Source;
-use kiln_gotemplate::{Environment, FunctionSet, Template};
-use kiln_install::{Options, chart, manifests, over_defaults};
+use kiln_gotemplate::{FunctionSet, Template, TemplateEnvironment};
+use kiln_install::{InstallOptions, chart, manifests, over_defaults};
 use kiln_testkit::project_root;
 use kiln_value::{Value, json, value};
 use kiln_yaml::{Document, ReadOptions, read};
@@ -62,13 +62,14 @@ fn rendered(values: &Value, namespace: &str) -> Result<Vec<Value>, String> {
             continue;
         }
         let source = format!("{helpers}{}", fs::read_to_string(&path).unwrap());
-        let options = kiln_gotemplate::Options {
+        let options = kiln_gotemplate::TemplateOptions {
             functions: FunctionSet::Sprig,
-            ..kiln_gotemplate::Options::default()
+            ..kiln_gotemplate::TemplateOptions::default()
         };
         let template = Template::parse(name, &source, &options).unwrap_or_else(|e| panic!("{e}"));
-        let text =
-            template.render(&data, &Environment::default()).map_err(|error| error.to_string())?;
+        let text = template
+            .render(&data, &TemplateEnvironment::default())
+            .map_err(|error| error.to_string())?;
         if name.ends_with(".yaml") {
             objects.extend(documents(name, &text));
         } else {
@@ -136,7 +137,7 @@ fn the_chart_renders_what_kiln_install_prints() {
                 }
             }
             chart.retain(|object| !is_hook(object));
-            let mut options = Options::from_values(&values).unwrap();
+            let mut options = InstallOptions::from_values(&values).unwrap();
             options.namespace = namespace.to_owned();
             let mut printed = manifests(&options);
             // Helm makes the namespace of a release.
@@ -173,9 +174,9 @@ fn generated_templates_are_current() {
 
 #[test]
 fn values_have_the_defaults_of_kiln_install() {
-    assert_eq!(Options::from_values(&Value::map()).unwrap(), Options::default());
-    let everything = kiln_value::from_value::<Options>(&document("values.yaml")).unwrap();
-    assert_eq!(everything, Options::default());
+    assert_eq!(InstallOptions::from_values(&Value::map()).unwrap(), InstallOptions::default());
+    let everything = kiln_value::from_value::<InstallOptions>(&document("values.yaml")).unwrap();
+    assert_eq!(everything, InstallOptions::default());
 }
 
 #[test]
@@ -231,8 +232,9 @@ fn the_chart_says_what_is_missing() {
         "image": {"repository": "kiln"}, "features": {"admission": false, "controller": false},
     });
     let idle_chart = rendered(&idle, "kyverno").unwrap_err();
-    let idle = Options::from_values(&idle).unwrap().check().unwrap_err();
+    let idle = InstallOptions::from_values(&idle).unwrap().check().unwrap_err();
     assert!(idle_chart.contains(idle), "{idle_chart}");
-    let misspelt = Options::from_values(&value!({"networkPolicy": {"apiServer": []}})).unwrap_err();
+    let misspelt =
+        InstallOptions::from_values(&value!({"networkPolicy": {"apiServer": []}})).unwrap_err();
     assert_eq!(misspelt.path.to_string(), "networkPolicy.apiServer");
 }

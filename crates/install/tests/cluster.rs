@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use kiln_diagnostic::Source;
-use kiln_install::{Grant, Options, Permissions, definitions, manifests};
+use kiln_install::{Grant, InstallOptions, Permissions, definitions, manifests};
 use kiln_testkit::control_plane::ControlPlane;
 use kiln_testkit::{corpus, project_root};
 use kiln_value::{Value, json, value};
@@ -16,7 +16,7 @@ use kiln_yaml::{ReadOptions, emit_documents, read};
 fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
     let Some(cluster) = ControlPlane::for_test() else { return };
     let permissions = Permissions { grant: Grant::Standard, ..Permissions::default() };
-    let options = Options { permissions, ..Options::default() };
+    let options = InstallOptions { permissions, ..InstallOptions::default() };
     let objects = manifests(&options);
     cluster.apply(&emit_documents(&objects)).unwrap();
     let names: Vec<Value> = definitions();
@@ -28,7 +28,7 @@ fn a_real_api_server_takes_everything_and_keeps_every_spelling() {
     assert!(!conditions.unwrap().contains("NonStructuralSchema"));
     // Twice is as good as once, and in two pieces as good as in one.
     cluster.apply(&emit_documents(&objects)).unwrap();
-    cluster.apply(&emit_documents(&manifests(&Options { split: true, ..options }))).unwrap();
+    cluster.apply(&emit_documents(&manifests(&InstallOptions { split: true, ..options }))).unwrap();
 
     the_pod_may_only_act_as_the_two_accounts(&cluster);
     only_the_engines_own_webhooks_may_be_changed(&cluster);

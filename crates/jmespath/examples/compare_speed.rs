@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use kiln_jmespath::{Environment, Expression};
+use kiln_jmespath::{Expression, JmesPathEnvironment};
 use kiln_value::{Value, json, value};
 
 /// An admission request with a pod of four containers, as object and old object: about 6 kB.
@@ -101,7 +101,7 @@ fn main() {
         ("sort_by(items, &metadata.name)[0].metadata.name", &many),
     ] {
         let ours = Expression::compile(source).unwrap();
-        let environment = Environment::default();
+        let environment = JmesPathEnvironment::default();
         let kiln = time(|| {
             black_box(ours.search(black_box(data), &environment).unwrap());
         });

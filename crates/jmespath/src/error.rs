@@ -13,11 +13,11 @@ pub struct Error(Box<Inner>);
 struct Inner {
     fault: Fault<ErrorKind>,
     key: Option<String>,
-    source: Option<Failure>,
+    source: Option<RootFailure>,
 }
 
 /// Why a [`Root`](crate::Root) could not give a value.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type RootFailure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What kind of thing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +64,7 @@ impl Error {
     }
 
     #[must_use]
-    pub(crate) fn caused_by(mut self, source: Failure) -> Self {
+    pub(crate) fn caused_by(mut self, source: RootFailure) -> Self {
         self.0.source = Some(source);
         self
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::functions::{self, Argument};
 use crate::meter::{Exhausted, Meter};
 use crate::root::Root;
-use crate::tree::{Call, Comparison, Node, NodeId, Slice, Tree};
+use crate::tree::{Comparison, JmesPathCall, JmesPathNode, NodeId, Slice, Tree};
 use crate::weight;
 
 /// Why a part of an expression has no value.
@@ -71,7 +71,7 @@ impl<'s> SearchRun<'s> {
             EvalFault::Raised(error) => error,
             EvalFault::NotFound(id, map) => {
                 let key = match self.tree.node(id) {
-                    Node::Field(key) => key.as_str(),
+                    JmesPathNode::Field(key) => key.as_str(),
                     _ => "",
                 };
                 let keys = map.as_map().into_iter().flat_map(Map::keys);
@@ -101,15 +101,15 @@ impl<'s> SearchRun<'s> {
     #[inline]
     fn eval<'a>(&'a self, id: NodeId, current: Current<'a>) -> EvalOutcome<'a> {
         match (self.tree.node(id), current) {
-            (Node::Field(key), Current::Value(value)) => {
+            (JmesPathNode::Field(key), Current::Value(value)) => {
                 self.step(id, 1)?;
                 field(id, key, value)
             }
-            (Node::Current, Current::Value(value)) => {
+            (JmesPathNode::Current, Current::Value(value)) => {
                 self.step(id, 1)?;
                 Ok(Cow::Borrowed(value))
             }
-            (Node::Chain(steps), _) => self.chain(id, steps, current),
+            (JmesPathNode::Chain(steps), _) => self.chain(id, steps, current),
             (node, _) => self.eval_node(id, node, current),
         }
     }
@@ -126,12 +126,12 @@ impl<'s> SearchRun<'s> {
     fn eval_node<'a>(
         &'a self,
         id: NodeId,
-        node: &'a Node,
+        node: &'a JmesPathNode,
         current: Current<'a>,
     ) -> EvalOutcome<'a> {
         self.step(id, 1)?;
         match node {
-            Node::Field(key) => match current {
+            JmesPathNode::Field(key) => match current {
                 Current::Value(value) => field(id, key, value),
                 Current::Root => match self.root.field(key) {
                     Ok(Some(value)) => Ok(value),
@@ -142,22 +142,22 @@ impl<'s> SearchRun<'s> {
                     }
                 },
             },
-            Node::Current => self.whole(id, current),
-            Node::Chain(steps) => self.chain(id, steps, current),
-            Node::Literal(value, weight) => {
+            JmesPathNode::Current => self.whole(id, current),
+            JmesPathNode::Chain(steps) => self.chain(id, steps, current),
+            JmesPathNode::Literal(value, weight) => {
                 self.meter.make(*weight).map_err(|exhausted| self.exhausted(id, exhausted))?;
                 Ok(Cow::Borrowed(value))
             }
-            Node::Index(index) => {
+            JmesPathNode::Index(index) => {
                 let value = self.whole(id, current)?;
                 Ok(part(value, |value| element(value, *index)))
             }
-            Node::Slice(slice) => {
+            JmesPathNode::Slice(slice) => {
                 let value = self.whole(id, current)?;
                 self.slice(id, *slice, &value)
             }
-            Node::Pipe(stages) => self.pipe(stages, current),
-            Node::Or(parts) => {
+            JmesPathNode::Pipe(stages) => self.pipe(stages, current),
+            JmesPathNode::Or(parts) => {
                 let mut result = Cow::Borrowed(&NULL);
                 for part in parts {
                     result = self.eval_or_null(*part, current)?;
@@ -167,17 +167,17 @@ impl<'s> SearchRun<'s> {
                 }
                 Ok(result)
             }
-            Node::And(parts) => self.and(parts, current),
-            Node::Not(part) => {
+            JmesPathNode::And(parts) => self.and(parts, current),
+            JmesPathNode::Not(part) => {
                 let truth = is_true(&*self.eval_or_null(*part, current)?);
                 Ok(Cow::Owned(Value::Bool(!truth)))
             }
-            Node::Compare(comparison, left, right) => {
+            JmesPathNode::Compare(comparison, left, right) => {
                 let left = self.eval_or_null(*left, current)?;
                 let right = self.eval_or_null(*right, current)?;
                 self.compare(id, *comparison, &left, &right).map(Cow::Owned)
             }
-            Node::MultiList(parts) => {
+            JmesPathNode::MultiList(parts) => {
                 if matches!(current, Current::Value(Value::Null)) {
                     return Ok(Cow::Borrowed(&NULL));
                 }
@@ -187,7 +187,7 @@ impl<'s> SearchRun<'s> {
                 }
                 Ok(Cow::Owned(Value::List(List::from(elements))))
             }
-            Node::MultiMap { parts, unique } => {
+            JmesPathNode::MultiMap { parts, unique } => {
                 if matches!(current, Current::Value(Value::Null)) {
                     return Ok(Cow::Borrowed(&NULL));
                 }
@@ -200,24 +200,24 @@ impl<'s> SearchRun<'s> {
                     if *unique { Map::from_unique(entries) } else { entries.into_iter().collect() };
                 Ok(Cow::Owned(Value::Map(map)))
             }
-            Node::Projection { left, right } => {
+            JmesPathNode::Projection { left, right } => {
                 let list = self.eval_or_null(*left, current)?;
                 self.project(&list, None, *right)
             }
-            Node::Filter { left, condition, right } => {
+            JmesPathNode::Filter { left, condition, right } => {
                 let list = self.eval_softly(*left, current)?;
                 self.project(&list, Some(*condition), *right)
             }
-            Node::ValueProjection { left, right } => {
+            JmesPathNode::ValueProjection { left, right } => {
                 let map = self.eval_softly(*left, current)?;
                 self.project_values(&map, *right)
             }
-            Node::Flatten(left) => {
+            JmesPathNode::Flatten(left) => {
                 let list = self.eval_softly(*left, current)?;
                 self.flatten(id, list)
             }
-            Node::Call(call) => self.call(id, call, current).map(Cow::Owned),
-            Node::Reference(_) => Err(Error::new(
+            JmesPathNode::Call(call) => self.call(id, call, current).map(Cow::Owned),
+            JmesPathNode::Reference(_) => Err(Error::new(
                 ErrorKind::Type,
                 self.tree.span(id),
                 "an expression reference has no value of its own",
@@ -261,7 +261,7 @@ impl<'s> SearchRun<'s> {
     fn skip_current<'p>(&self, parts: &'p [NodeId]) -> &'p [NodeId] {
         match parts {
             [first, rest @ ..]
-                if !rest.is_empty() && matches!(self.tree.node(*first), Node::Current) =>
+                if !rest.is_empty() && matches!(self.tree.node(*first), JmesPathNode::Current) =>
             {
                 rest
             }
@@ -282,7 +282,7 @@ impl<'s> SearchRun<'s> {
         };
         // Fields of what is borrowed, which is most of all paths, go through no other function.
         while let [first, rest @ ..] = steps {
-            let Node::Field(key) = self.tree.node(*first) else { break };
+            let JmesPathNode::Field(key) = self.tree.node(*first) else { break };
             value = find(*first, key, value)?;
             if rest.is_empty() {
                 return Ok(Cow::Borrowed(value));
@@ -305,7 +305,7 @@ impl<'s> SearchRun<'s> {
         for step in steps {
             result = match result {
                 Cow::Borrowed(value) => match self.tree.node(*step) {
-                    Node::Field(key) => field(*step, key, value)?,
+                    JmesPathNode::Field(key) => field(*step, key, value)?,
                     _ => self.eval_on(*step, value)?,
                 },
                 Cow::Owned(value) => self.eval_inside(*step, &value)?,
@@ -465,11 +465,16 @@ impl<'s> SearchRun<'s> {
         Ok(Cow::Owned(Value::List(List::from(flat))))
     }
 
-    fn call(&self, id: NodeId, call: &Call, current: Current<'_>) -> Result<Value, EvalFault> {
+    fn call(
+        &self,
+        id: NodeId,
+        call: &JmesPathCall,
+        current: Current<'_>,
+    ) -> Result<Value, EvalFault> {
         let mut arguments = Vec::with_capacity(call.arguments.len());
         for argument in &call.arguments {
             arguments.push(match self.tree.node(*argument) {
-                Node::Reference(part) => Argument::Reference(*part),
+                JmesPathNode::Reference(part) => Argument::Reference(*part),
                 _ => Argument::Value(self.eval_or_null(*argument, current)?),
             });
         }

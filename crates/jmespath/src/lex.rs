@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::error::{Error, ErrorKind};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Token<'s> {
+pub(crate) enum JmesPathToken<'s> {
     /// The end of the source.
     End,
     /// `name`.
@@ -50,46 +50,46 @@ pub(crate) enum Token<'s> {
     GreaterOrEqual,
 }
 
-impl Token<'_> {
+impl JmesPathToken<'_> {
     /// The token as messages name it.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Token::End => "the end".to_owned(),
-            Token::Identifier(name) => format!("the name {name:?}"),
-            Token::Quoted(name) => format!("the quoted name {name:?}"),
-            Token::Raw(_) => "a raw string".to_owned(),
-            Token::Json(_) => "a literal".to_owned(),
-            Token::Number(digits) => format!("the number {digits}"),
+            JmesPathToken::End => "the end".to_owned(),
+            JmesPathToken::Identifier(name) => format!("the name {name:?}"),
+            JmesPathToken::Quoted(name) => format!("the quoted name {name:?}"),
+            JmesPathToken::Raw(_) => "a raw string".to_owned(),
+            JmesPathToken::Json(_) => "a literal".to_owned(),
+            JmesPathToken::Number(digits) => format!("the number {digits}"),
             symbol => format!("`{}`", symbol.symbol()),
         }
     }
 
     fn symbol(&self) -> &'static str {
         match self {
-            Token::Dot => ".",
-            Token::Star => "*",
-            Token::Comma => ",",
-            Token::Colon => ":",
-            Token::OpenBrace => "{",
-            Token::CloseBrace => "}",
-            Token::OpenBracket => "[",
-            Token::CloseBracket => "]",
-            Token::OpenParen => "(",
-            Token::CloseParen => ")",
-            Token::Current => "@",
-            Token::Ampersand => "&",
-            Token::Filter => "[?",
-            Token::Flatten => "[]",
-            Token::Pipe => "|",
-            Token::Or => "||",
-            Token::And => "&&",
-            Token::Not => "!",
-            Token::Equal => "==",
-            Token::NotEqual => "!=",
-            Token::Less => "<",
-            Token::LessOrEqual => "<=",
-            Token::Greater => ">",
-            Token::GreaterOrEqual => ">=",
+            JmesPathToken::Dot => ".",
+            JmesPathToken::Star => "*",
+            JmesPathToken::Comma => ",",
+            JmesPathToken::Colon => ":",
+            JmesPathToken::OpenBrace => "{",
+            JmesPathToken::CloseBrace => "}",
+            JmesPathToken::OpenBracket => "[",
+            JmesPathToken::CloseBracket => "]",
+            JmesPathToken::OpenParen => "(",
+            JmesPathToken::CloseParen => ")",
+            JmesPathToken::Current => "@",
+            JmesPathToken::Ampersand => "&",
+            JmesPathToken::Filter => "[?",
+            JmesPathToken::Flatten => "[]",
+            JmesPathToken::Pipe => "|",
+            JmesPathToken::Or => "||",
+            JmesPathToken::And => "&&",
+            JmesPathToken::Not => "!",
+            JmesPathToken::Equal => "==",
+            JmesPathToken::NotEqual => "!=",
+            JmesPathToken::Less => "<",
+            JmesPathToken::LessOrEqual => "<=",
+            JmesPathToken::Greater => ">",
+            JmesPathToken::GreaterOrEqual => ">=",
             _ => "",
         }
     }
@@ -107,29 +107,32 @@ impl<'s> Lexer<'s> {
         Lexer { source, at: 0 }
     }
 
-    /// The next token; after the last one, [`Token::End`] forever.
-    pub(crate) fn next(&mut self) -> Result<(Token<'s>, Range<usize>), Error> {
+    /// The next token; after the last one, [`JmesPathToken::End`] forever.
+    pub(crate) fn next(&mut self) -> Result<(JmesPathToken<'s>, Range<usize>), Error> {
         let bytes = self.source.as_bytes();
         while matches!(bytes.get(self.at), Some(b' ' | b'\t' | b'\r' | b'\n')) {
             self.at += 1;
         }
         let start = self.at;
         let Some(&first) = bytes.get(start) else {
-            return Ok((Token::End, start..start));
+            return Ok((JmesPathToken::End, start..start));
         };
         let second = bytes.get(start + 1).copied();
         let (token, length) = match (first, second) {
             (b'a'..=b'z' | b'A'..=b'Z' | b'_', _) => {
                 let name = self.run(start, |b| b.is_ascii_alphanumeric() || b == b'_');
-                (Token::Identifier(name), name.len())
+                (JmesPathToken::Identifier(name), name.len())
             }
             (b'-' | b'0'..=b'9', _) => {
                 let digits = self.run(start + 1, |b| b.is_ascii_digit());
-                (Token::Number(&self.source[start..start + 1 + digits.len()]), 1 + digits.len())
+                (
+                    JmesPathToken::Number(&self.source[start..start + 1 + digits.len()]),
+                    1 + digits.len(),
+                )
             }
             (b'"', _) => {
                 let inside = self.until(b'"')?;
-                (Token::Quoted(unquote(inside, start)?), inside.len() + 2)
+                (JmesPathToken::Quoted(unquote(inside, start)?), inside.len() + 2)
             }
             (b'`', _) => {
                 let inside = self.until(b'`')?;
@@ -138,33 +141,33 @@ impl<'s> Lexer<'s> {
                 } else {
                     Cow::Borrowed(inside)
                 };
-                (Token::Json(text), inside.len() + 2)
+                (JmesPathToken::Json(text), inside.len() + 2)
             }
             (b'\'', _) => self.raw_string()?,
-            (b'[', Some(b'?')) => (Token::Filter, 2),
-            (b'[', Some(b']')) => (Token::Flatten, 2),
-            (b'|', Some(b'|')) => (Token::Or, 2),
-            (b'&', Some(b'&')) => (Token::And, 2),
-            (b'=', Some(b'=')) => (Token::Equal, 2),
-            (b'!', Some(b'=')) => (Token::NotEqual, 2),
-            (b'<', Some(b'=')) => (Token::LessOrEqual, 2),
-            (b'>', Some(b'=')) => (Token::GreaterOrEqual, 2),
-            (b'.', _) => (Token::Dot, 1),
-            (b'*', _) => (Token::Star, 1),
-            (b',', _) => (Token::Comma, 1),
-            (b':', _) => (Token::Colon, 1),
-            (b'{', _) => (Token::OpenBrace, 1),
-            (b'}', _) => (Token::CloseBrace, 1),
-            (b'[', _) => (Token::OpenBracket, 1),
-            (b']', _) => (Token::CloseBracket, 1),
-            (b'(', _) => (Token::OpenParen, 1),
-            (b')', _) => (Token::CloseParen, 1),
-            (b'@', _) => (Token::Current, 1),
-            (b'&', _) => (Token::Ampersand, 1),
-            (b'|', _) => (Token::Pipe, 1),
-            (b'!', _) => (Token::Not, 1),
-            (b'<', _) => (Token::Less, 1),
-            (b'>', _) => (Token::Greater, 1),
+            (b'[', Some(b'?')) => (JmesPathToken::Filter, 2),
+            (b'[', Some(b']')) => (JmesPathToken::Flatten, 2),
+            (b'|', Some(b'|')) => (JmesPathToken::Or, 2),
+            (b'&', Some(b'&')) => (JmesPathToken::And, 2),
+            (b'=', Some(b'=')) => (JmesPathToken::Equal, 2),
+            (b'!', Some(b'=')) => (JmesPathToken::NotEqual, 2),
+            (b'<', Some(b'=')) => (JmesPathToken::LessOrEqual, 2),
+            (b'>', Some(b'=')) => (JmesPathToken::GreaterOrEqual, 2),
+            (b'.', _) => (JmesPathToken::Dot, 1),
+            (b'*', _) => (JmesPathToken::Star, 1),
+            (b',', _) => (JmesPathToken::Comma, 1),
+            (b':', _) => (JmesPathToken::Colon, 1),
+            (b'{', _) => (JmesPathToken::OpenBrace, 1),
+            (b'}', _) => (JmesPathToken::CloseBrace, 1),
+            (b'[', _) => (JmesPathToken::OpenBracket, 1),
+            (b']', _) => (JmesPathToken::CloseBracket, 1),
+            (b'(', _) => (JmesPathToken::OpenParen, 1),
+            (b')', _) => (JmesPathToken::CloseParen, 1),
+            (b'@', _) => (JmesPathToken::Current, 1),
+            (b'&', _) => (JmesPathToken::Ampersand, 1),
+            (b'|', _) => (JmesPathToken::Pipe, 1),
+            (b'!', _) => (JmesPathToken::Not, 1),
+            (b'<', _) => (JmesPathToken::Less, 1),
+            (b'>', _) => (JmesPathToken::Greater, 1),
             _ => return Err(self.unknown(start)),
         };
         self.at = start + length;
@@ -192,7 +195,7 @@ impl<'s> Lexer<'s> {
     }
 
     // go-jmespath: `\'` is always an escaped quote, so a raw string cannot end in a backslash.
-    fn raw_string(&self) -> Result<(Token<'s>, usize), Error> {
+    fn raw_string(&self) -> Result<(JmesPathToken<'s>, usize), Error> {
         let start = self.at + 1;
         let mut from = start;
         let mut text = Cow::Borrowed("");
@@ -210,7 +213,7 @@ impl<'s> Lexer<'s> {
             }
             from += quote + 1;
             if !escaped {
-                return Ok((Token::Raw(text), from - self.at));
+                return Ok((JmesPathToken::Raw(text), from - self.at));
             }
             text.to_mut().push('\'');
         }
@@ -274,12 +277,12 @@ fn unquote(inside: &str, start: usize) -> Result<String, Error> {
 mod tests {
     use super::*;
 
-    fn tokens(source: &str) -> Result<Vec<(Token<'_>, Range<usize>)>, Error> {
+    fn tokens(source: &str) -> Result<Vec<(JmesPathToken<'_>, Range<usize>)>, Error> {
         let mut lexer = Lexer::new(source);
         let mut all = Vec::new();
         loop {
             match lexer.next()? {
-                (Token::End, _) => return Ok(all),
+                (JmesPathToken::End, _) => return Ok(all),
                 token => all.push(token),
             }
         }
@@ -289,12 +292,12 @@ mod tests {
     fn tokens_know_their_bytes() {
         let got = tokens("a_1 [?\"b\\n\"=='it\\'s']").unwrap();
         let wanted = vec![
-            (Token::Identifier("a_1"), 0..3),
-            (Token::Filter, 4..6),
-            (Token::Quoted("b\n".into()), 6..11),
-            (Token::Equal, 11..13),
-            (Token::Raw("it's".into()), 13..20),
-            (Token::CloseBracket, 20..21),
+            (JmesPathToken::Identifier("a_1"), 0..3),
+            (JmesPathToken::Filter, 4..6),
+            (JmesPathToken::Quoted("b\n".into()), 6..11),
+            (JmesPathToken::Equal, 11..13),
+            (JmesPathToken::Raw("it's".into()), 13..20),
+            (JmesPathToken::CloseBracket, 20..21),
         ];
         assert_eq!(got, wanted);
     }
@@ -302,13 +305,13 @@ mod tests {
     #[test]
     fn literals_end_where_they_should() {
         for (source, wanted) in [
-            ("''", Token::Raw("".into())),
-            (r"'\\n'", Token::Raw(r"\\n".into())),
-            (r"'\'\''", Token::Raw("''".into())),
-            (r"`a\`b`", Token::Json("a`b".into())),
-            ("-12", Token::Number("-12")),
-            ("-", Token::Number("-")),
-            (r#""\u00e9""#, Token::Quoted("é".into())),
+            ("''", JmesPathToken::Raw("".into())),
+            (r"'\\n'", JmesPathToken::Raw(r"\\n".into())),
+            (r"'\'\''", JmesPathToken::Raw("''".into())),
+            (r"`a\`b`", JmesPathToken::Json("a`b".into())),
+            ("-12", JmesPathToken::Number("-12")),
+            ("-", JmesPathToken::Number("-")),
+            (r#""\u00e9""#, JmesPathToken::Quoted("é".into())),
         ] {
             assert_eq!(tokens(source).unwrap(), vec![(wanted, 0..source.len())], "{source}");
         }

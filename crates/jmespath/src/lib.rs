@@ -18,14 +18,14 @@
 //! | `meter`, `weight` | budgets, and the size and equality of values, counted |
 //!
 //! ```
-//! use kiln_jmespath::{Environment, Expression};
+//! use kiln_jmespath::{JmesPathEnvironment, Expression};
 //! use kiln_value::value;
 //! let expression = Expression::compile("spec.containers[?name == 'web'].image | [0]").unwrap();
 //! let pod = value!({"spec": {"containers": [{"name": "web", "image": "nginx"}]}});
-//! assert_eq!(expression.search(&pod, &Environment::default()).unwrap(), value!("nginx"));
+//! assert_eq!(expression.search(&pod, &JmesPathEnvironment::default()).unwrap(), value!("nginx"));
 //!
 //! let missing = Expression::compile("metadata.labels").unwrap();
-//! assert!(missing.search(&pod, &Environment::default()).unwrap_err().is_not_found());
+//! assert!(missing.search(&pod, &JmesPathEnvironment::default()).unwrap_err().is_not_found());
 //! ```
 
 mod error;
@@ -47,9 +47,9 @@ use std::sync::Arc;
 
 use kiln_value::Value;
 
-pub use error::{Error, ErrorKind, Failure};
+pub use error::{Error, ErrorKind, RootFailure};
 pub use kiln_text::ambient::{AmbientSources, NoAmbientSources};
-pub use meter::{Limits, Meter};
+pub use meter::{JmesPathLimits, Meter};
 pub use root::Root;
 pub use syntax::Syntax;
 
@@ -65,21 +65,21 @@ struct CompiledExpression {
 
 /// What a search may use: sources of the time and the like, and how much it may cost.
 #[derive(Clone, Copy)]
-pub struct Environment<'e> {
+pub struct JmesPathEnvironment<'e> {
     /// The time, chance and addresses.
     pub sources: &'e dyn AmbientSources,
     /// The budget of each search.
-    pub limits: Limits,
+    pub limits: JmesPathLimits,
 }
 
-impl Default for Environment<'_> {
+impl Default for JmesPathEnvironment<'_> {
     /// No sources, and the default limits.
     fn default() -> Self {
-        Environment { sources: &NoAmbientSources, limits: Limits::default() }
+        JmesPathEnvironment { sources: &NoAmbientSources, limits: JmesPathLimits::default() }
     }
 }
 
-impl fmt::Debug for Environment<'_> {
+impl fmt::Debug for JmesPathEnvironment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Environment").field("limits", &self.limits).finish_non_exhaustive()
     }
@@ -94,14 +94,14 @@ impl Expression {
     /// # Errors
     /// When the text is not an expression, or is too long or nests too deep.
     pub fn compile(source: &str) -> Result<Expression, Error> {
-        Expression::compile_within(source, &Limits::default())
+        Expression::compile_within(source, &JmesPathLimits::default())
     }
 
     /// Compiles an expression within limits of its own.
     ///
     /// # Errors
     /// As [`Expression::compile`].
-    pub fn compile_within(source: &str, limits: &Limits) -> Result<Expression, Error> {
+    pub fn compile_within(source: &str, limits: &JmesPathLimits) -> Result<Expression, Error> {
         let (tree, top) = parse::parse(source, limits)?;
         Ok(Expression(Arc::new(CompiledExpression { source: source.to_owned(), tree, top })))
     }
@@ -121,7 +121,11 @@ impl Expression {
     /// # Errors
     /// When a key is missing where nothing catches it, a function fails, the root cannot load a
     /// value, or the budget is used up.
-    pub fn search(&self, root: &dyn Root, environment: &Environment<'_>) -> Result<Value, Error> {
+    pub fn search(
+        &self,
+        root: &dyn Root,
+        environment: &JmesPathEnvironment<'_>,
+    ) -> Result<Value, Error> {
         let meter = Meter::new(&environment.limits);
         self.search_metered(root, environment.sources, &meter)
     }

@@ -6,13 +6,13 @@ use std::cell::Cell;
 ///
 /// Steps and bytes count per search; depth and source length are looked at once, by the compiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct JmesPathLimits {
     /// The longest source, in bytes.
     pub source: usize,
     /// How deep brackets, calls and operators may nest.
     pub depth: usize,
     /// How many steps one search may take. A step is about one node of the tree on one value, or
-    /// [`Limits::BYTES_PER_STEP`] bytes of text that a function reads, that are compared, or that are made.
+    /// [`JmesPathLimits::BYTES_PER_STEP`] bytes of text that a function reads, that are compared, or that are made.
     /// Every call is charged for the texts it is given before it runs, so no function can forget to count;
     /// those that do more with a text than read it once (`parse_yaml`, sorting) count further steps themselves.
     pub steps: u64,
@@ -20,15 +20,15 @@ pub struct Limits {
     pub bytes: u64,
 }
 
-impl Limits {
+impl JmesPathLimits {
     /// How many bytes of text are a step. It is the same in Go templates; CEL counts a cost unit for ten bytes,
     /// as Kubernetes does.
     pub const BYTES_PER_STEP: u64 = 16;
 }
 
-impl Default for Limits {
+impl Default for JmesPathLimits {
     fn default() -> Self {
-        Limits { source: 1 << 20, depth: 128, steps: 2_000_000, bytes: 32 << 20 }
+        JmesPathLimits { source: 1 << 20, depth: 128, steps: 2_000_000, bytes: 32 << 20 }
     }
 }
 
@@ -37,7 +37,7 @@ impl Default for Limits {
 pub struct Meter {
     steps: Cell<u64>,
     bytes: Cell<u64>,
-    limits: Limits,
+    limits: JmesPathLimits,
 }
 
 /// A budget is used up.
@@ -58,7 +58,7 @@ impl Exhausted {
 
 impl Meter {
     /// A full budget.
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &JmesPathLimits) -> Self {
         Meter { steps: Cell::new(limits.steps), bytes: Cell::new(limits.bytes), limits: *limits }
     }
 
@@ -81,7 +81,7 @@ impl Meter {
 
     /// Counts text that is looked at, in bytes.
     pub(crate) fn read(&self, bytes: u64) -> Result<(), Exhausted> {
-        self.step(bytes / Limits::BYTES_PER_STEP)
+        self.step(bytes / JmesPathLimits::BYTES_PER_STEP)
     }
 
     /// Counts text that is made, in bytes: it takes room, and steps to write.

@@ -11,10 +11,10 @@ use kiln_value::{Key, MAX_DEPTH, Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::functions;
-use crate::lex::{Lexer, Token};
-use crate::meter::Limits;
+use crate::lex::{JmesPathToken, Lexer};
+use crate::meter::JmesPathLimits;
 use crate::number;
-use crate::tree::{Call, Comparison, Measure, Node, NodeId, Slice, Tree};
+use crate::tree::{Comparison, JmesPathCall, JmesPathNode, Measure, NodeId, Slice, Tree};
 use crate::weight::weight;
 
 /// More nodes than any expression that means something.
@@ -30,31 +30,31 @@ const DOT: u8 = 40;
 const NOT: u8 = 45;
 
 /// How strongly a token binds to what stands left of it.
-fn binding_power(token: &Token<'_>) -> u8 {
+fn binding_power(token: &JmesPathToken<'_>) -> u8 {
     match token {
-        Token::Pipe => 1,
-        Token::Or => 2,
-        Token::And => 3,
-        Token::Equal
-        | Token::NotEqual
-        | Token::Less
-        | Token::LessOrEqual
-        | Token::Greater
-        | Token::GreaterOrEqual => 5,
-        Token::Flatten => FLATTEN,
-        Token::Star => STAR,
-        Token::Filter => FILTER,
-        Token::Dot => DOT,
-        Token::Not => NOT,
-        Token::OpenBrace => 50,
-        Token::OpenBracket => 55,
-        Token::OpenParen => 60,
+        JmesPathToken::Pipe => 1,
+        JmesPathToken::Or => 2,
+        JmesPathToken::And => 3,
+        JmesPathToken::Equal
+        | JmesPathToken::NotEqual
+        | JmesPathToken::Less
+        | JmesPathToken::LessOrEqual
+        | JmesPathToken::Greater
+        | JmesPathToken::GreaterOrEqual => 5,
+        JmesPathToken::Flatten => FLATTEN,
+        JmesPathToken::Star => STAR,
+        JmesPathToken::Filter => FILTER,
+        JmesPathToken::Dot => DOT,
+        JmesPathToken::Not => NOT,
+        JmesPathToken::OpenBrace => 50,
+        JmesPathToken::OpenBracket => 55,
+        JmesPathToken::OpenParen => 60,
         _ => 0,
     }
 }
 
 /// Parses a whole source.
-pub(crate) fn parse(source: &str, limits: &Limits) -> Result<(Tree, NodeId), Error> {
+pub(crate) fn parse(source: &str, limits: &JmesPathLimits) -> Result<(Tree, NodeId), Error> {
     let longest = limits.source.min(u32::MAX as usize - 1);
     if source.len() > longest {
         return Err(Error::new(
@@ -66,30 +66,38 @@ pub(crate) fn parse(source: &str, limits: &Limits) -> Result<(Tree, NodeId), Err
     let mut lexer = Lexer::new(source);
     let (token, span) = lexer.next()?;
     let next = lexer.next()?;
-    let mut parser =
-        Parser { lexer, tree: Tree::default(), token, span, next, end: 0, depth: 0, limits };
+    let mut parser = JmesPathParser {
+        lexer,
+        tree: Tree::default(),
+        token,
+        span,
+        next,
+        end: 0,
+        depth: 0,
+        limits,
+    };
     let top = parser.expression(0)?;
-    if parser.token != Token::End {
+    if parser.token != JmesPathToken::End {
         return Err(parser.unexpected("the end of the expression"));
     }
     Ok((parser.tree, top))
 }
 
-struct Parser<'s> {
+struct JmesPathParser<'s> {
     lexer: Lexer<'s>,
     tree: Tree,
     /// The token to be looked at, and its bytes.
-    token: Token<'s>,
+    token: JmesPathToken<'s>,
     span: Range<usize>,
-    next: (Token<'s>, Range<usize>),
+    next: (JmesPathToken<'s>, Range<usize>),
     /// Where the last token ended that was taken.
     end: usize,
     depth: usize,
-    limits: &'s Limits,
+    limits: &'s JmesPathLimits,
 }
 
-impl<'s> Parser<'s> {
-    fn advance(&mut self) -> Result<(Token<'s>, Range<usize>), Error> {
+impl<'s> JmesPathParser<'s> {
+    fn advance(&mut self) -> Result<(JmesPathToken<'s>, Range<usize>), Error> {
         let after = self.lexer.next()?;
         let (token, span) = std::mem::replace(&mut self.next, after);
         let token = std::mem::replace(&mut self.token, token);
@@ -98,7 +106,7 @@ impl<'s> Parser<'s> {
         Ok((token, span))
     }
 
-    fn expect(&mut self, wanted: &Token<'_>) -> Result<(), Error> {
+    fn expect(&mut self, wanted: &JmesPathToken<'_>) -> Result<(), Error> {
         if self.token != *wanted {
             return Err(self.unexpected(&wanted.describe()));
         }
@@ -113,21 +121,21 @@ impl<'s> Parser<'s> {
             format!("expected {wanted}, found {found}"),
         );
         match self.token {
-            Token::Number(digits) if digits.starts_with('-') => {
+            JmesPathToken::Number(digits) if digits.starts_with('-') => {
                 error.hint("quote a key that has a dash: \"a-b\"; to subtract, use subtract(a, b)")
             }
             _ => error,
         }
     }
 
-    fn push(&mut self, node: Node, span: Range<usize>) -> Result<NodeId, Error> {
+    fn push(&mut self, node: JmesPathNode, span: Range<usize>) -> Result<NodeId, Error> {
         let id = self.tree.push(node, span);
         self.check(id)
     }
 
     fn join(
         &mut self,
-        operator: fn(Vec<NodeId>) -> Node,
+        operator: fn(Vec<NodeId>) -> JmesPathNode,
         left: NodeId,
         right: NodeId,
     ) -> Result<NodeId, Error> {
@@ -170,77 +178,79 @@ impl<'s> Parser<'s> {
     fn prefix(&mut self) -> Result<NodeId, Error> {
         let (token, span) = self.advance()?;
         match token {
-            Token::Json(text) => {
+            JmesPathToken::Json(text) => {
                 let value =
                     json::parse(&text).map_err(|problem| bad_literal(&text, &span, &problem))?;
                 let value = number::as_floats(&value);
                 let weight = weight(&value);
-                self.push(Node::Literal(value, weight), span)
+                self.push(JmesPathNode::Literal(value, weight), span)
             }
-            Token::Raw(text) => {
+            JmesPathToken::Raw(text) => {
                 let weight = text.len() as u64;
-                self.push(Node::Literal(Value::from(&*text), weight), span)
+                self.push(JmesPathNode::Literal(Value::from(&*text), weight), span)
             }
-            Token::Identifier(name) => self.push(Node::Field(Key::new(name)), span),
-            Token::Quoted(name) => {
-                if self.token == Token::OpenParen {
+            JmesPathToken::Identifier(name) => self.push(JmesPathNode::Field(Key::new(name)), span),
+            JmesPathToken::Quoted(name) => {
+                if self.token == JmesPathToken::OpenParen {
                     return Err(Error::new(
                         ErrorKind::Syntax,
                         span,
                         "a quoted name cannot be a function",
                     ));
                 }
-                self.push(Node::Field(Key::from(name)), span)
+                self.push(JmesPathNode::Field(Key::from(name)), span)
             }
-            Token::Current => self.push(Node::Current, span),
-            Token::Star => {
-                let left = self.push(Node::Current, span.start..span.start)?;
+            JmesPathToken::Current => self.push(JmesPathNode::Current, span),
+            JmesPathToken::Star => {
+                let left = self.push(JmesPathNode::Current, span.start..span.start)?;
                 let right = match self.token {
-                    Token::CloseBracket => self.nothing()?,
+                    JmesPathToken::CloseBracket => self.nothing()?,
                     _ => self.projected(STAR)?,
                 };
-                self.push(Node::ValueProjection { left, right }, span.start..self.end)
+                self.push(JmesPathNode::ValueProjection { left, right }, span.start..self.end)
             }
-            Token::Filter => {
-                let left = self.push(Node::Current, span.start..span.start)?;
+            JmesPathToken::Filter => {
+                let left = self.push(JmesPathNode::Current, span.start..span.start)?;
                 self.filter(left)
             }
-            Token::Flatten => {
-                let left = self.push(Node::Current, span.start..span.start)?;
+            JmesPathToken::Flatten => {
+                let left = self.push(JmesPathNode::Current, span.start..span.start)?;
                 self.flatten(left)
             }
-            Token::OpenBrace => self.multi_map(span.start),
-            Token::OpenBracket => match (&self.token, &self.next.0) {
-                (Token::Number(_) | Token::Colon, _) => {
-                    let left = self.push(Node::Current, span.start..span.start)?;
+            JmesPathToken::OpenBrace => self.multi_map(span.start),
+            JmesPathToken::OpenBracket => match (&self.token, &self.next.0) {
+                (JmesPathToken::Number(_) | JmesPathToken::Colon, _) => {
+                    let left = self.push(JmesPathNode::Current, span.start..span.start)?;
                     self.bracketed(left, span.start)
                 }
-                (Token::Star, Token::CloseBracket) => {
-                    let left = self.push(Node::Current, span.start..span.start)?;
+                (JmesPathToken::Star, JmesPathToken::CloseBracket) => {
+                    let left = self.push(JmesPathNode::Current, span.start..span.start)?;
                     self.list_projection(left)
                 }
                 _ => self.multi_list(span.start),
             },
-            Token::Ampersand => {
+            JmesPathToken::Ampersand => {
                 let part = self.expression(0)?;
-                self.push(Node::Reference(part), span.start..self.end)
+                self.push(JmesPathNode::Reference(part), span.start..self.end)
             }
-            Token::Not => {
+            JmesPathToken::Not => {
                 let part = self.expression(NOT)?;
-                self.push(Node::Not(part), span.start..self.end)
+                self.push(JmesPathNode::Not(part), span.start..self.end)
             }
-            Token::OpenParen => {
+            JmesPathToken::OpenParen => {
                 let part = self.expression(0)?;
-                self.expect(&Token::CloseParen)?;
+                self.expect(&JmesPathToken::CloseParen)?;
                 Ok(part)
             }
             token => Err(self.cannot_begin(&token, span)),
         }
     }
 
-    fn cannot_begin(&self, token: &Token<'_>, span: Range<usize>) -> Error {
+    fn cannot_begin(&self, token: &JmesPathToken<'_>, span: Range<usize>) -> Error {
         let error = match token {
-            Token::End => Error::new(ErrorKind::Syntax, span, "the expression ends too early"),
+            JmesPathToken::End => {
+                Error::new(ErrorKind::Syntax, span, "the expression ends too early")
+            }
             token => Error::new(
                 ErrorKind::Syntax,
                 span,
@@ -248,7 +258,9 @@ impl<'s> Parser<'s> {
             ),
         };
         match token {
-            Token::Number(digits) => error.hint(format!("write numbers in backticks: `{digits}`")),
+            JmesPathToken::Number(digits) => {
+                error.hint(format!("write numbers in backticks: `{digits}`"))
+            }
             _ => error,
         }
     }
@@ -258,50 +270,50 @@ impl<'s> Parser<'s> {
         let start = self.tree.span(left).start;
         let (token, span) = self.advance()?;
         match token {
-            Token::Dot if self.token == Token::Star => {
+            JmesPathToken::Dot if self.token == JmesPathToken::Star => {
                 self.advance()?;
                 let right = self.projected(DOT)?;
-                self.push(Node::ValueProjection { left, right }, start..self.end)
+                self.push(JmesPathNode::ValueProjection { left, right }, start..self.end)
             }
-            Token::Dot => {
+            JmesPathToken::Dot => {
                 let right = self.after_dot(DOT)?;
-                self.join(Node::Chain, left, right)
+                self.join(JmesPathNode::Chain, left, right)
             }
-            Token::Pipe => {
+            JmesPathToken::Pipe => {
                 let right = self.expression(1)?;
-                self.join(Node::Pipe, left, right)
+                self.join(JmesPathNode::Pipe, left, right)
             }
-            Token::Or => {
+            JmesPathToken::Or => {
                 let right = self.expression(2)?;
-                self.join(Node::Or, left, right)
+                self.join(JmesPathNode::Or, left, right)
             }
-            Token::And => {
+            JmesPathToken::And => {
                 let right = self.expression(3)?;
-                self.join(Node::And, left, right)
+                self.join(JmesPathNode::And, left, right)
             }
-            Token::Equal
-            | Token::NotEqual
-            | Token::Less
-            | Token::LessOrEqual
-            | Token::Greater
-            | Token::GreaterOrEqual => {
+            JmesPathToken::Equal
+            | JmesPathToken::NotEqual
+            | JmesPathToken::Less
+            | JmesPathToken::LessOrEqual
+            | JmesPathToken::Greater
+            | JmesPathToken::GreaterOrEqual => {
                 let right = self.expression(binding_power(&token))?;
                 let comparison = match token {
-                    Token::Equal => Comparison::Equal,
-                    Token::NotEqual => Comparison::NotEqual,
-                    Token::Less => Comparison::Less,
-                    Token::LessOrEqual => Comparison::LessOrEqual,
-                    Token::Greater => Comparison::Greater,
+                    JmesPathToken::Equal => Comparison::Equal,
+                    JmesPathToken::NotEqual => Comparison::NotEqual,
+                    JmesPathToken::Less => Comparison::Less,
+                    JmesPathToken::LessOrEqual => Comparison::LessOrEqual,
+                    JmesPathToken::Greater => Comparison::Greater,
                     _ => Comparison::GreaterOrEqual,
                 };
-                self.push(Node::Compare(comparison, left, right), start..self.end)
+                self.push(JmesPathNode::Compare(comparison, left, right), start..self.end)
             }
-            Token::OpenParen => self.call(left, span),
-            Token::Filter => self.filter(left),
-            Token::Flatten => self.flatten(left),
-            Token::OpenBracket => match self.token {
-                Token::Number(_) | Token::Colon => self.bracketed(left, span.start),
-                Token::Star => self.list_projection(left),
+            JmesPathToken::OpenParen => self.call(left, span),
+            JmesPathToken::Filter => self.filter(left),
+            JmesPathToken::Flatten => self.flatten(left),
+            JmesPathToken::OpenBracket => match self.token {
+                JmesPathToken::Number(_) | JmesPathToken::Colon => self.bracketed(left, span.start),
+                JmesPathToken::Star => self.list_projection(left),
                 _ => Err(self
                     .unexpected("an index, a slice or `*`")
                     .hint("a field is written `.name`, a filter `[?condition]`")),
@@ -315,58 +327,59 @@ impl<'s> Parser<'s> {
     }
 
     fn call(&mut self, callee: NodeId, paren: Range<usize>) -> Result<NodeId, Error> {
-        let Node::Field(name) = self.tree.node(callee) else {
+        let JmesPathNode::Field(name) = self.tree.node(callee) else {
             return Err(Error::new(ErrorKind::Syntax, paren, "only a name can be called"));
         };
         let name = name.clone();
         let mut arguments = Vec::new();
-        while self.token != Token::CloseParen {
+        while self.token != JmesPathToken::CloseParen {
             arguments.push(self.expression(0)?);
             // go-jmespath: a comma may be missing, and there may be one before the parenthesis.
-            if self.token == Token::Comma {
+            if self.token == JmesPathToken::Comma {
                 self.advance()?;
             }
         }
         self.advance()?;
         let function = functions::find(&name);
-        let call = Call { name, function, arguments, pattern: Default::default() };
+        let call = JmesPathCall { name, function, arguments, pattern: Default::default() };
         let start = self.tree.span(callee).start;
-        self.push(Node::Call(call), start..self.end)
+        self.push(JmesPathNode::Call(call), start..self.end)
     }
 
     /// After `[` with a number or a colon: an index, or a slice that projects.
     fn bracketed(&mut self, left: NodeId, bracket: usize) -> Result<NodeId, Error> {
-        if self.token != Token::Colon && self.next.0 != Token::Colon {
+        if self.token != JmesPathToken::Colon && self.next.0 != JmesPathToken::Colon {
             let index = self.integer()?;
-            self.expect(&Token::CloseBracket)?;
-            let right = self.push(Node::Index(index), bracket..self.end)?;
-            return self.join(Node::Chain, left, right);
+            self.expect(&JmesPathToken::CloseBracket)?;
+            let right = self.push(JmesPathNode::Index(index), bracket..self.end)?;
+            return self.join(JmesPathNode::Chain, left, right);
         }
         let mut parts = [None; 3];
         let mut part = 0;
-        while self.token != Token::CloseBracket && part < 3 {
+        while self.token != JmesPathToken::CloseBracket && part < 3 {
             match self.token {
-                Token::Colon => {
+                JmesPathToken::Colon => {
                     part += 1;
                     self.advance()?;
                 }
-                Token::Number(_) => parts[part] = Some(self.integer()?),
+                JmesPathToken::Number(_) => parts[part] = Some(self.integer()?),
                 _ => return Err(self.unexpected("a number or `:`")),
             }
         }
-        self.expect(&Token::CloseBracket)?;
+        self.expect(&JmesPathToken::CloseBracket)?;
         let [start, stop, step] = parts;
-        let slice = self.push(Node::Slice(Slice { start, stop, step }), bracket..self.end)?;
-        let left = self.join(Node::Chain, left, slice)?;
+        let slice =
+            self.push(JmesPathNode::Slice(Slice { start, stop, step }), bracket..self.end)?;
+        let left = self.join(JmesPathNode::Chain, left, slice)?;
         let right = self.projected(STAR)?;
         let from = self.tree.span(left).start;
-        self.push(Node::Projection { left, right }, from..self.end)
+        self.push(JmesPathNode::Projection { left, right }, from..self.end)
     }
 
     fn integer(&mut self) -> Result<i64, Error> {
         let (token, span) = self.advance()?;
         match token {
-            Token::Number(digits) => digits.parse().map_err(|_| {
+            JmesPathToken::Number(digits) => digits.parse().map_err(|_| {
                 Error::new(ErrorKind::Syntax, span, format!("{digits} is not an index"))
             }),
             other => Err(Error::new(
@@ -379,41 +392,41 @@ impl<'s> Parser<'s> {
 
     /// After `[`: `*]` and what is done to each element.
     fn list_projection(&mut self, left: NodeId) -> Result<NodeId, Error> {
-        self.expect(&Token::Star)?;
-        self.expect(&Token::CloseBracket)?;
+        self.expect(&JmesPathToken::Star)?;
+        self.expect(&JmesPathToken::CloseBracket)?;
         let right = self.projected(STAR)?;
         let start = self.tree.span(left).start;
-        self.push(Node::Projection { left, right }, start..self.end)
+        self.push(JmesPathNode::Projection { left, right }, start..self.end)
     }
 
     fn flatten(&mut self, left: NodeId) -> Result<NodeId, Error> {
         let start = self.tree.span(left).start;
-        let left = self.push(Node::Flatten(left), start..self.end)?;
+        let left = self.push(JmesPathNode::Flatten(left), start..self.end)?;
         let right = self.projected(FLATTEN)?;
-        self.push(Node::Projection { left, right }, start..self.end)
+        self.push(JmesPathNode::Projection { left, right }, start..self.end)
     }
 
     /// After `[?`.
     fn filter(&mut self, left: NodeId) -> Result<NodeId, Error> {
         let condition = self.expression(0)?;
-        self.expect(&Token::CloseBracket)?;
+        self.expect(&JmesPathToken::CloseBracket)?;
         let right = match self.token {
-            Token::Flatten => self.nothing()?,
+            JmesPathToken::Flatten => self.nothing()?,
             _ => self.projected(FILTER)?,
         };
         let start = self.tree.span(left).start;
-        self.push(Node::Filter { left, condition, right }, start..self.end)
+        self.push(JmesPathNode::Filter { left, condition, right }, start..self.end)
     }
 
     fn nothing(&mut self) -> Result<NodeId, Error> {
-        self.push(Node::Current, self.end..self.end)
+        self.push(JmesPathNode::Current, self.end..self.end)
     }
 
     /// What a projection does to each element.
     fn projected(&mut self, power: u8) -> Result<NodeId, Error> {
         match self.token {
-            Token::OpenBracket | Token::Filter => self.expression(power),
-            Token::Dot => {
+            JmesPathToken::OpenBracket | JmesPathToken::Filter => self.expression(power),
+            JmesPathToken::Dot => {
                 self.advance()?;
                 self.after_dot(power)
             }
@@ -424,12 +437,14 @@ impl<'s> Parser<'s> {
 
     fn after_dot(&mut self, power: u8) -> Result<NodeId, Error> {
         match self.token {
-            Token::Identifier(_) | Token::Quoted(_) | Token::Star => self.expression(power),
-            Token::OpenBracket => {
+            JmesPathToken::Identifier(_) | JmesPathToken::Quoted(_) | JmesPathToken::Star => {
+                self.expression(power)
+            }
+            JmesPathToken::OpenBracket => {
                 let (_, span) = self.advance()?;
                 self.multi_list(span.start)
             }
-            Token::OpenBrace => {
+            JmesPathToken::OpenBrace => {
                 let (_, span) = self.advance()?;
                 self.multi_map(span.start)
             }
@@ -441,31 +456,31 @@ impl<'s> Parser<'s> {
         let mut parts = Vec::new();
         loop {
             parts.push(self.expression(0)?);
-            if self.token == Token::CloseBracket {
+            if self.token == JmesPathToken::CloseBracket {
                 break;
             }
-            self.expect(&Token::Comma)?;
+            self.expect(&JmesPathToken::Comma)?;
         }
         self.advance()?;
-        self.push(Node::MultiList(parts), start..self.end)
+        self.push(JmesPathNode::MultiList(parts), start..self.end)
     }
 
     fn multi_map(&mut self, start: usize) -> Result<NodeId, Error> {
         let mut parts: Vec<(Key, NodeId)> = Vec::new();
         loop {
             let key = match &self.token {
-                Token::Identifier(name) => Key::new(name),
-                Token::Quoted(name) => Key::new(name),
+                JmesPathToken::Identifier(name) => Key::new(name),
+                JmesPathToken::Quoted(name) => Key::new(name),
                 _ => return Err(self.unexpected("a key")),
             };
             self.advance()?;
-            self.expect(&Token::Colon)?;
+            self.expect(&JmesPathToken::Colon)?;
             parts.push((key, self.expression(0)?));
             match self.token {
-                Token::Comma => {
+                JmesPathToken::Comma => {
                     self.advance()?;
                 }
-                Token::CloseBrace => break,
+                JmesPathToken::CloseBrace => break,
                 // go-jmespath: the comma may be missing here too.
                 _ => {}
             }
@@ -474,7 +489,7 @@ impl<'s> Parser<'s> {
         // Go: of equal keys the last one counts.
         let distinct: HashSet<&str> = parts.iter().map(|(key, _)| key.as_str()).collect();
         let unique = distinct.len() == parts.len();
-        self.push(Node::MultiMap { parts, unique }, start..self.end)
+        self.push(JmesPathNode::MultiMap { parts, unique }, start..self.end)
     }
 }
 

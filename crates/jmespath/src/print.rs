@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use kiln_value::json;
 
-use crate::tree::{Node, NodeId, Tree};
+use crate::tree::{JmesPathNode, NodeId, Tree};
 
 pub(crate) fn print(tree: &Tree, top: NodeId) -> String {
     let mut text = String::new();
@@ -34,77 +34,79 @@ impl Printer<'_> {
 
     fn node(&mut self, id: NodeId, level: usize, role: &str) {
         match self.tree.node(id) {
-            Node::Current => self.line(level, role, "current"),
-            Node::Field(key) => self.line(level, role, &format!("field {:?}", key.as_str())),
-            Node::Index(index) => self.line(level, role, &format!("index {index}")),
-            Node::Slice(slice) => {
+            JmesPathNode::Current => self.line(level, role, "current"),
+            JmesPathNode::Field(key) => {
+                self.line(level, role, &format!("field {:?}", key.as_str()));
+            }
+            JmesPathNode::Index(index) => self.line(level, role, &format!("index {index}")),
+            JmesPathNode::Slice(slice) => {
                 let number = |n: Option<i64>| n.map(|n| n.to_string()).unwrap_or_default();
                 let (start, stop) = (number(slice.start), number(slice.stop));
                 let what = format!("slice {start}:{stop}:{}", number(slice.step));
                 self.line(level, role, &what);
             }
-            Node::Literal(value, _) => {
+            JmesPathNode::Literal(value, _) => {
                 self.line(level, role, &format!("literal {}", json::to_string(value)));
             }
-            Node::Chain(parts) => {
+            JmesPathNode::Chain(parts) => {
                 self.line(level, role, "subexpression");
                 self.all(parts, level + 1);
             }
-            Node::Pipe(parts) => {
+            JmesPathNode::Pipe(parts) => {
                 self.line(level, role, "pipe");
                 self.all(parts, level + 1);
             }
-            Node::Or(parts) => {
+            JmesPathNode::Or(parts) => {
                 self.line(level, role, "or");
                 self.all(parts, level + 1);
             }
-            Node::And(parts) => {
+            JmesPathNode::And(parts) => {
                 self.line(level, role, "and");
                 self.all(parts, level + 1);
             }
-            Node::Not(part) => {
+            JmesPathNode::Not(part) => {
                 self.line(level, role, "not");
                 self.node(*part, level + 1, "");
             }
-            Node::Compare(comparison, left, right) => {
+            JmesPathNode::Compare(comparison, left, right) => {
                 self.line(level, role, &format!("comparator {}", comparison.symbol()));
                 self.all(&[*left, *right], level + 1);
             }
-            Node::MultiList(parts) => {
+            JmesPathNode::MultiList(parts) => {
                 self.line(level, role, "multi-select list");
                 self.all(parts, level + 1);
             }
-            Node::MultiMap { parts, .. } => {
+            JmesPathNode::MultiMap { parts, .. } => {
                 self.line(level, role, "multi-select hash");
                 for (key, part) in parts {
                     self.node(*part, level + 1, &format!("{:?}", key.as_str()));
                 }
             }
-            Node::Projection { left, right } => {
+            JmesPathNode::Projection { left, right } => {
                 self.line(level, role, "projection");
                 self.node(*left, level + 1, "of");
                 self.node(*right, level + 1, "each");
             }
-            Node::ValueProjection { left, right } => {
+            JmesPathNode::ValueProjection { left, right } => {
                 self.line(level, role, "value projection");
                 self.node(*left, level + 1, "of");
                 self.node(*right, level + 1, "each");
             }
-            Node::Filter { left, condition, right } => {
+            JmesPathNode::Filter { left, condition, right } => {
                 self.line(level, role, "filter projection");
                 self.node(*left, level + 1, "of");
                 self.node(*condition, level + 1, "where");
                 self.node(*right, level + 1, "each");
             }
-            Node::Flatten(part) => {
+            JmesPathNode::Flatten(part) => {
                 self.line(level, role, "flatten");
                 self.node(*part, level + 1, "");
             }
-            Node::Call(call) => {
+            JmesPathNode::Call(call) => {
                 self.line(level, role, &format!("function {}", call.name));
                 self.all(&call.arguments, level + 1);
             }
-            Node::Reference(part) => {
+            JmesPathNode::Reference(part) => {
                 self.line(level, role, "expression reference");
                 self.node(*part, level + 1, "");
             }

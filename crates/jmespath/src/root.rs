@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kiln_value::Value;
 
-use crate::error::Failure;
+use crate::error::RootFailure;
 
 /// The object that an expression is searched in.
 ///
@@ -17,13 +17,13 @@ pub trait Root {
     /// # Errors
     /// When the value is there but cannot be had; the search then fails, and nothing in the
     /// expression can catch it.
-    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, Failure>;
+    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, RootFailure>;
 
     /// The whole object, for expressions that look at `@` itself.
     ///
     /// # Errors
     /// As [`Root::field`].
-    fn whole(&self) -> Result<Cow<'_, Value>, Failure>;
+    fn whole(&self) -> Result<Cow<'_, Value>, RootFailure>;
 
     /// The value, when the root is nothing but one; it need then not be a map.
     fn as_value(&self) -> Option<&Value> {
@@ -32,11 +32,11 @@ pub trait Root {
 }
 
 impl Root for Value {
-    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, Failure> {
+    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, RootFailure> {
         Ok(self.get(name).map(Cow::Borrowed))
     }
 
-    fn whole(&self) -> Result<Cow<'_, Value>, Failure> {
+    fn whole(&self) -> Result<Cow<'_, Value>, RootFailure> {
         Ok(Cow::Borrowed(self))
     }
 

@@ -2,7 +2,7 @@
 
 use kiln_value::Value;
 
-use crate::tree::{Node, NodeId, Tree};
+use crate::tree::{JmesPathNode, NodeId, Tree};
 
 /// A part of an expression. Operators that associate to the left keep their operands in one list.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,38 +64,38 @@ pub(crate) fn syntax(tree: &Tree, id: NodeId) -> Syntax {
     let boxed = |id: &NodeId| Box::new(syntax(tree, *id));
     let all = |ids: &[NodeId]| ids.iter().map(of).collect::<Vec<_>>();
     match tree.node(id) {
-        Node::Current => Syntax::Current,
-        Node::Field(name) => Syntax::Field(name.to_string()),
-        Node::Index(at) => Syntax::Index(*at),
-        Node::Slice(slice) => {
+        JmesPathNode::Current => Syntax::Current,
+        JmesPathNode::Field(name) => Syntax::Field(name.to_string()),
+        JmesPathNode::Index(at) => Syntax::Index(*at),
+        JmesPathNode::Slice(slice) => {
             Syntax::Slice { start: slice.start, stop: slice.stop, step: slice.step }
         }
-        Node::Literal(value, _) => Syntax::Literal(value.clone()),
-        Node::Chain(parts) => Syntax::Chain(all(parts)),
-        Node::Pipe(parts) => Syntax::Pipe(all(parts)),
-        Node::Or(parts) => Syntax::Or(all(parts)),
-        Node::And(parts) => Syntax::And(all(parts)),
-        Node::Not(part) => Syntax::Not(boxed(part)),
-        Node::Compare(comparison, left, right) => {
+        JmesPathNode::Literal(value, _) => Syntax::Literal(value.clone()),
+        JmesPathNode::Chain(parts) => Syntax::Chain(all(parts)),
+        JmesPathNode::Pipe(parts) => Syntax::Pipe(all(parts)),
+        JmesPathNode::Or(parts) => Syntax::Or(all(parts)),
+        JmesPathNode::And(parts) => Syntax::And(all(parts)),
+        JmesPathNode::Not(part) => Syntax::Not(boxed(part)),
+        JmesPathNode::Compare(comparison, left, right) => {
             Syntax::Compare(comparison.symbol(), boxed(left), boxed(right))
         }
-        Node::MultiList(parts) => Syntax::MultiList(all(parts)),
-        Node::MultiMap { parts, .. } => {
+        JmesPathNode::MultiList(parts) => Syntax::MultiList(all(parts)),
+        JmesPathNode::MultiMap { parts, .. } => {
             Syntax::MultiMap(parts.iter().map(|(key, part)| (key.to_string(), of(part))).collect())
         }
-        Node::Projection { left, right } => {
+        JmesPathNode::Projection { left, right } => {
             Syntax::Projection { left: boxed(left), right: boxed(right) }
         }
-        Node::ValueProjection { left, right } => {
+        JmesPathNode::ValueProjection { left, right } => {
             Syntax::ValueProjection { left: boxed(left), right: boxed(right) }
         }
-        Node::Filter { left, condition, right } => {
+        JmesPathNode::Filter { left, condition, right } => {
             Syntax::Filter { left: boxed(left), condition: boxed(condition), right: boxed(right) }
         }
-        Node::Flatten(part) => Syntax::Flatten(boxed(part)),
-        Node::Call(call) => {
+        JmesPathNode::Flatten(part) => Syntax::Flatten(boxed(part)),
+        JmesPathNode::Call(call) => {
             Syntax::Call { name: call.name.to_string(), arguments: all(&call.arguments) }
         }
-        Node::Reference(part) => Syntax::Reference(boxed(part)),
+        JmesPathNode::Reference(part) => Syntax::Reference(boxed(part)),
     }
 }

@@ -8,14 +8,14 @@ use std::ops::Range;
 
 use kiln_value::{Key, Value};
 
-use crate::functions::{Function, Pattern};
+use crate::functions::{CachedRegex, JmesPathFunction};
 
 /// The index of a node in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NodeId(u32);
 
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) enum JmesPathNode {
     /// `@`, and the empty right side of a projection.
     Current,
     /// A field of a map.
@@ -51,7 +51,7 @@ pub(crate) enum Node {
     /// `left[]`: lists in the list are spread out, one level.
     Flatten(NodeId),
     /// A function call.
-    Call(Call),
+    Call(JmesPathCall),
     /// `&part`, for functions that evaluate it themselves.
     Reference(NodeId),
 }
@@ -66,13 +66,13 @@ pub(crate) struct Slice {
 
 /// A function call.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct JmesPathCall {
     /// The name as written; unknown ones fail when they are called.
     pub(crate) name: Key,
-    pub(crate) function: Option<&'static Function>,
+    pub(crate) function: Option<&'static JmesPathFunction>,
     pub(crate) arguments: Vec<NodeId>,
     /// For functions whose first argument is a regular expression.
-    pub(crate) pattern: Pattern,
+    pub(crate) pattern: CachedRegex,
 }
 
 /// A comparison operator.
@@ -154,7 +154,7 @@ impl Measure {
 /// A compiled expression.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    nodes: Vec<Node>,
+    nodes: Vec<JmesPathNode>,
     spans: Vec<(u32, u32)>,
     measures: Vec<Measure>,
 }
@@ -164,7 +164,7 @@ impl Tree {
         self.nodes.len()
     }
 
-    pub(crate) fn node(&self, id: NodeId) -> &Node {
+    pub(crate) fn node(&self, id: NodeId) -> &JmesPathNode {
         &self.nodes[id.0 as usize]
     }
 
@@ -177,15 +177,15 @@ impl Tree {
         self.measures[id.0 as usize]
     }
 
-    pub(crate) fn calls(&self) -> impl Iterator<Item = (NodeId, &Call)> {
+    pub(crate) fn calls(&self) -> impl Iterator<Item = (NodeId, &JmesPathCall)> {
         (0u32..).map(NodeId).zip(&self.nodes).filter_map(|(id, node)| match node {
-            Node::Call(call) => Some((id, call)),
+            JmesPathNode::Call(call) => Some((id, call)),
             _ => None,
         })
     }
 
     /// Adds a node. Spans fit `u32` because the compiler refuses sources that are too long.
-    pub(crate) fn push(&mut self, node: Node, span: Range<usize>) -> NodeId {
+    pub(crate) fn push(&mut self, node: JmesPathNode, span: Range<usize>) -> NodeId {
         let measure = self.measure_of(&node);
         self.nodes.push(node);
         self.spans.push((span.start as u32, span.end as u32));
@@ -196,7 +196,7 @@ impl Tree {
     /// Adds an operand to an operator that keeps its operands in one list.
     pub(crate) fn join(
         &mut self,
-        operator: fn(Vec<NodeId>) -> Node,
+        operator: fn(Vec<NodeId>) -> JmesPathNode,
         left: NodeId,
         right: NodeId,
     ) -> NodeId {
@@ -204,18 +204,25 @@ impl Tree {
         let kind = std::mem::discriminant(&operator(Vec::new()));
         let more = match &mut self.nodes[right.0 as usize] {
             // `a.(b.c)` is `a.b.c`, and a right side such as `b[0]` is a chain of its own.
-            Node::Chain(steps) if kind == std::mem::discriminant(&Node::Chain(Vec::new())) => {
+            JmesPathNode::Chain(steps)
+                if kind == std::mem::discriminant(&JmesPathNode::Chain(Vec::new())) =>
+            {
                 std::mem::take(steps)
             }
             _ => vec![right],
         };
         let same = std::mem::discriminant(&self.nodes[left.0 as usize]) == kind;
         match &mut self.nodes[left.0 as usize] {
-            Node::Chain(parts) | Node::Pipe(parts) | Node::Or(parts) | Node::And(parts) if same => {
+            JmesPathNode::Chain(parts)
+            | JmesPathNode::Pipe(parts)
+            | JmesPathNode::Or(parts)
+            | JmesPathNode::And(parts)
+                if same =>
+            {
                 parts.extend(&more);
                 let (before, after) = (self.measure(left), self.measure(right));
                 let joined = match &self.nodes[left.0 as usize] {
-                    Node::Chain(_) | Node::Pipe(_) => before.then(after),
+                    JmesPathNode::Chain(_) | JmesPathNode::Pipe(_) => before.then(after),
                     _ => before.or(after),
                 };
                 let height = before.height.max(after.height + 1);
@@ -227,43 +234,47 @@ impl Tree {
         }
     }
 
-    fn measure_of(&self, node: &Node) -> Measure {
+    fn measure_of(&self, node: &JmesPathNode) -> Measure {
         let of = |id: &NodeId| self.measure(*id);
         match node {
-            Node::Current | Node::Field(_) | Node::Index(_) | Node::Slice(_) => Measure::LEAF,
-            Node::Literal(value, _) => Measure { depth: depth(value), ..Measure::LEAF },
-            Node::Chain(parts) | Node::Pipe(parts) => {
+            JmesPathNode::Current
+            | JmesPathNode::Field(_)
+            | JmesPathNode::Index(_)
+            | JmesPathNode::Slice(_) => Measure::LEAF,
+            JmesPathNode::Literal(value, _) => Measure { depth: depth(value), ..Measure::LEAF },
+            JmesPathNode::Chain(parts) | JmesPathNode::Pipe(parts) => {
                 parts.iter().map(of).reduce(Measure::then).unwrap_or(Measure::LEAF).raised()
             }
-            Node::Or(parts) | Node::And(parts) => {
+            JmesPathNode::Or(parts) | JmesPathNode::And(parts) => {
                 parts.iter().map(of).reduce(Measure::or).unwrap_or(Measure::LEAF).raised()
             }
-            Node::Not(part) => Measure { height: of(part).height + 1, ..Measure::LEAF },
-            Node::Compare(_, left, right) => {
+            JmesPathNode::Not(part) => Measure { height: of(part).height + 1, ..Measure::LEAF },
+            JmesPathNode::Compare(_, left, right) => {
                 Measure { height: of(left).height.max(of(right).height) + 1, ..Measure::LEAF }
             }
-            Node::MultiList(parts) => {
+            JmesPathNode::MultiList(parts) => {
                 let inside = parts.iter().map(of).reduce(Measure::and).unwrap_or(Measure::LEAF);
                 inside.wrapped(1).raised()
             }
-            Node::MultiMap { parts, .. } => {
+            JmesPathNode::MultiMap { parts, .. } => {
                 let inside = parts.iter().map(|(_, part)| of(part)).reduce(Measure::and);
                 inside.unwrap_or(Measure::LEAF).wrapped(1).raised()
             }
-            Node::Projection { left, right } | Node::ValueProjection { left, right } => {
+            JmesPathNode::Projection { left, right }
+            | JmesPathNode::ValueProjection { left, right } => {
                 let each = of(right);
                 // Literals on the right side end up inside the list.
                 let each = Measure { depth: each.depth + 1, ..each };
                 of(left).then(each).raised()
             }
-            Node::Filter { left, condition, right } => {
+            JmesPathNode::Filter { left, condition, right } => {
                 let each = of(right);
                 let each = Measure { depth: each.depth + 1, ..each };
                 let all = of(left).then(each);
                 Measure { height: all.height.max(of(condition).height), ..all }.raised()
             }
-            Node::Flatten(left) => of(left).raised(),
-            Node::Call(call) => {
+            JmesPathNode::Flatten(left) => of(left).raised(),
+            JmesPathNode::Call(call) => {
                 let inside = call.arguments.iter().map(of).reduce(|a, b| Measure {
                     // `map(&f, list)`: the results of one argument go through another.
                     growth: a.growth + b.growth,
@@ -274,7 +285,7 @@ impl Tree {
                 let levels = call.function.map_or(0, |function| function.levels);
                 inside.unwrap_or(Measure::LEAF).wrapped(levels).raised()
             }
-            Node::Reference(part) => of(part).raised(),
+            JmesPathNode::Reference(part) => of(part).raised(),
         }
     }
 
@@ -285,15 +296,17 @@ impl Tree {
         let mut open = vec![top];
         while let Some(id) = open.pop() {
             match self.node(id) {
-                Node::Field(name) => paths.push(vec![name]),
-                Node::Chain(parts) => {
-                    let parts =
-                        parts.iter().skip_while(|p| matches!(self.node(**p), Node::Current));
+                JmesPathNode::Field(name) => paths.push(vec![name]),
+                JmesPathNode::Chain(parts) => {
+                    let parts = parts
+                        .iter()
+                        .skip_while(|p| matches!(self.node(**p), JmesPathNode::Current));
                     let mut path = Vec::new();
                     for part in parts {
                         match self.node(*part) {
-                            Node::Field(name) => path.push(name),
-                            Node::Index(_) | Node::Slice(_) if !path.is_empty() => {}
+                            JmesPathNode::Field(name) => path.push(name),
+                            JmesPathNode::Index(_) | JmesPathNode::Slice(_) if !path.is_empty() => {
+                            }
                             _ => {
                                 if path.is_empty() {
                                     open.push(*part);
@@ -306,25 +319,27 @@ impl Tree {
                         paths.push(path);
                     }
                 }
-                Node::Pipe(parts) => open.extend(parts.first()),
-                Node::Or(parts) | Node::And(parts) | Node::MultiList(parts) => {
+                JmesPathNode::Pipe(parts) => open.extend(parts.first()),
+                JmesPathNode::Or(parts)
+                | JmesPathNode::And(parts)
+                | JmesPathNode::MultiList(parts) => {
                     open.extend(parts.iter().rev());
                 }
-                Node::MultiMap { parts, .. } => {
+                JmesPathNode::MultiMap { parts, .. } => {
                     open.extend(parts.iter().rev().map(|(_, part)| part));
                 }
-                Node::Compare(_, left, right) => open.extend([right, left]),
-                Node::Call(call) => open.extend(call.arguments.iter().rev()),
-                Node::Not(part)
-                | Node::Flatten(part)
-                | Node::Projection { left: part, .. }
-                | Node::ValueProjection { left: part, .. }
-                | Node::Filter { left: part, .. } => open.push(*part),
-                Node::Current
-                | Node::Index(_)
-                | Node::Slice(_)
-                | Node::Literal(..)
-                | Node::Reference(_) => {}
+                JmesPathNode::Compare(_, left, right) => open.extend([right, left]),
+                JmesPathNode::Call(call) => open.extend(call.arguments.iter().rev()),
+                JmesPathNode::Not(part)
+                | JmesPathNode::Flatten(part)
+                | JmesPathNode::Projection { left: part, .. }
+                | JmesPathNode::ValueProjection { left: part, .. }
+                | JmesPathNode::Filter { left: part, .. } => open.push(*part),
+                JmesPathNode::Current
+                | JmesPathNode::Index(_)
+                | JmesPathNode::Slice(_)
+                | JmesPathNode::Literal(..)
+                | JmesPathNode::Reference(_) => {}
             }
         }
         paths
@@ -337,31 +352,36 @@ impl Tree {
         let mut open = vec![top];
         while let Some(id) = open.pop() {
             match self.node(id) {
-                Node::Field(name) => {
+                JmesPathNode::Field(name) => {
                     if !names.contains(&name) {
                         names.push(name);
                     }
                 }
-                Node::Current | Node::Index(_) | Node::Slice(_) => whole = true,
-                Node::Literal(..) | Node::Reference(_) => {}
-                Node::Chain(parts) | Node::Pipe(parts) => {
+                JmesPathNode::Current | JmesPathNode::Index(_) | JmesPathNode::Slice(_) => {
+                    whole = true;
+                }
+                JmesPathNode::Literal(..) | JmesPathNode::Reference(_) => {}
+                JmesPathNode::Chain(parts) | JmesPathNode::Pipe(parts) => {
                     // `@.a` is `a`.
-                    let start = parts.iter().find(|p| !matches!(self.node(**p), Node::Current));
+                    let start =
+                        parts.iter().find(|p| !matches!(self.node(**p), JmesPathNode::Current));
                     open.extend(start.or(parts.first()));
                 }
-                Node::Or(parts) | Node::And(parts) | Node::MultiList(parts) => {
+                JmesPathNode::Or(parts)
+                | JmesPathNode::And(parts)
+                | JmesPathNode::MultiList(parts) => {
                     open.extend(parts.iter().rev());
                 }
-                Node::MultiMap { parts, .. } => {
+                JmesPathNode::MultiMap { parts, .. } => {
                     open.extend(parts.iter().rev().map(|(_, part)| part));
                 }
-                Node::Compare(_, left, right) => open.extend([right, left]),
-                Node::Call(call) => open.extend(call.arguments.iter().rev()),
-                Node::Not(part)
-                | Node::Flatten(part)
-                | Node::Projection { left: part, .. }
-                | Node::ValueProjection { left: part, .. }
-                | Node::Filter { left: part, .. } => open.push(*part),
+                JmesPathNode::Compare(_, left, right) => open.extend([right, left]),
+                JmesPathNode::Call(call) => open.extend(call.arguments.iter().rev()),
+                JmesPathNode::Not(part)
+                | JmesPathNode::Flatten(part)
+                | JmesPathNode::Projection { left: part, .. }
+                | JmesPathNode::ValueProjection { left: part, .. }
+                | JmesPathNode::Filter { left: part, .. } => open.push(*part),
             }
         }
         (names, whole)

@@ -91,7 +91,7 @@ pub(crate) fn equal(a: &Value, b: &Value, meter: &Meter) -> Result<bool, Exhaust
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Limits;
+    use crate::JmesPathLimits;
     use kiln_value::{json, value};
 
     #[test]
@@ -99,7 +99,7 @@ mod tests {
         let value = value!({"name": "web", "list": [1, null, "text"], "map": {"a": {}}});
         let written = json::to_string(&value).len() as u64;
         assert!(weight(&value).abs_diff(written) < 20);
-        let meter = Meter::new(&Limits::default());
+        let meter = Meter::new(&JmesPathLimits::default());
         charge(&value, &meter).unwrap();
         assert_eq!(meter.bytes_used(), weight(&value));
     }
@@ -108,7 +108,7 @@ mod tests {
     fn comparing_what_is_small_but_vast_is_counted() {
         let doubled =
             || (0..60).fold(value!([1]), |inner, _| Value::from(vec![inner.clone(), inner]));
-        let limits = Limits { steps: 1000, ..Limits::default() };
+        let limits = JmesPathLimits { steps: 1000, ..JmesPathLimits::default() };
         let meter = Meter::new(&limits);
         assert_eq!(equal(&doubled(), &doubled(), &meter), Err(Exhausted::Steps(1000)));
         assert_eq!(charge(&doubled(), &Meter::new(&limits)), Err(Exhausted::Steps(1000)));

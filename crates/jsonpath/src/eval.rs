@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Item, deep_equal};
 use crate::parse::suggest;
 use crate::path::Captured;
-use crate::tree::{Function, Node, NodeKind, ObjectKey, Operator, Prefix};
+use crate::tree::{JsonPathFunction, JsonPathNode, JsonPathOperator, NodeKind, ObjectKey, Prefix};
 
 pub(crate) type Result<R = Item> = std::result::Result<R, Error>;
 
@@ -59,7 +59,7 @@ impl Eval<'_> {
         }
     }
 
-    pub(crate) fn node(&self, node: &Node, current: Current<'_>) -> Result {
+    pub(crate) fn node(&self, node: &JsonPathNode, current: Current<'_>) -> Result {
         self.step(&node.span, 1)?;
         match &node.kind {
             NodeKind::Constant(item) => Ok(item.clone()),
@@ -110,7 +110,7 @@ impl Eval<'_> {
         }
     }
 
-    fn object(&self, entries: &[(ObjectKey, Node)], current: Current<'_>) -> Result {
+    fn object(&self, entries: &[(ObjectKey, JsonPathNode)], current: Current<'_>) -> Result {
         let mut object: Vec<(Str, Item)> = Vec::new();
         let mut put =
             |key: Str, item: Item| match object.iter_mut().find(|(known, _)| *known == key) {
@@ -150,7 +150,7 @@ impl Eval<'_> {
     }
 
     /// A bare name: looked up in the root.
-    fn name(&self, keys: &[Node], current: Current<'_>) -> Result {
+    fn name(&self, keys: &[JsonPathNode], current: Current<'_>) -> Result {
         let mut value = self.root.clone();
         for key in keys {
             let text = self.text(&self.node(key, current)?, &key.span)?;
@@ -173,8 +173,8 @@ impl Eval<'_> {
 
     fn call(
         &self,
-        function: Function,
-        arguments: &[Node],
+        function: JsonPathFunction,
+        arguments: &[JsonPathNode],
         current: Current<'_>,
         span: &Range<usize>,
     ) -> Result {
@@ -185,12 +185,14 @@ impl Eval<'_> {
         let item = self.node(argument, current)?;
         let truth = |truth: bool| Ok(Item::Value(Value::Bool(truth)));
         match function {
-            Function::IsDefined => truth(item != Item::Undefined),
-            Function::IsUndefined => truth(item == Item::Undefined),
-            Function::Length => Ok(Item::number(self.length(&item, &argument.span)? as f64)),
-            Function::IsEmpty => truth(self.length(&item, &argument.span)? == 0),
-            Function::IsNotEmpty => truth(self.length(&item, &argument.span)? > 0),
-            Function::Date => {
+            JsonPathFunction::IsDefined => truth(item != Item::Undefined),
+            JsonPathFunction::IsUndefined => truth(item == Item::Undefined),
+            JsonPathFunction::Length => {
+                Ok(Item::number(self.length(&item, &argument.span)? as f64))
+            }
+            JsonPathFunction::IsEmpty => truth(self.length(&item, &argument.span)? == 0),
+            JsonPathFunction::IsNotEmpty => truth(self.length(&item, &argument.span)? > 0),
+            JsonPathFunction::Date => {
                 let Item::Value(Value::String(text)) = &item else {
                     let found = item.type_name();
                     return Err(failed(&argument.span, format!("a date is a text, not a {found}")));
@@ -220,7 +222,7 @@ impl Eval<'_> {
         })
     }
 
-    fn prefix(&self, prefix: Prefix, inner: &Node, current: Current<'_>) -> Result {
+    fn prefix(&self, prefix: Prefix, inner: &JsonPathNode, current: Current<'_>) -> Result {
         let item = self.node(inner, current)?;
         if prefix == Prefix::Not {
             return Ok(Item::Value(Value::Bool(!self.truth(&item, &inner.span)?)));
@@ -248,17 +250,19 @@ impl Eval<'_> {
 
     fn infix(
         &self,
-        operator: Operator,
-        left: &Node,
-        right: &Node,
+        operator: JsonPathOperator,
+        left: &JsonPathNode,
+        right: &JsonPathNode,
         current: Current<'_>,
         span: &Range<usize>,
     ) -> Result {
         let a = self.node(left, current)?;
         let stops = match operator {
-            Operator::And => a.as_bool() == Some(false),
-            Operator::Or => a.as_bool() == Some(true),
-            Operator::Otherwise => !matches!(a, Item::Value(Value::Null | Value::Bool(false))),
+            JsonPathOperator::And => a.as_bool() == Some(false),
+            JsonPathOperator::Or => a.as_bool() == Some(true),
+            JsonPathOperator::Otherwise => {
+                !matches!(a, Item::Value(Value::Null | Value::Bool(false)))
+            }
             _ => false,
         };
         if stops {
@@ -267,14 +271,14 @@ impl Eval<'_> {
         let b = self.node(right, current)?;
         let truth = |truth: bool| Ok(Item::Value(Value::Bool(truth)));
         match operator {
-            Operator::Otherwise => Ok(b),
-            Operator::And | Operator::Or => {
+            JsonPathOperator::Otherwise => Ok(b),
+            JsonPathOperator::And | JsonPathOperator::Or => {
                 self.truth(&a, &left.span)?;
                 truth(self.truth(&b, &right.span)?)
             }
-            Operator::Equal => truth(self.equal(&a, &b, span)?),
-            Operator::NotEqual => truth(!self.equal(&a, &b, span)?),
-            Operator::In => {
+            JsonPathOperator::Equal => truth(self.equal(&a, &b, span)?),
+            JsonPathOperator::NotEqual => truth(!self.equal(&a, &b, span)?),
+            JsonPathOperator::In => {
                 let elements = b.elements().ok_or_else(|| {
                     let found = b.type_name();
                     failed(&right.span, format!("`in` looks into a list, not into a {found}"))
@@ -282,9 +286,10 @@ impl Eval<'_> {
                 self.charge(&b, span)?;
                 truth(elements.iter().any(|element| deep_equal(&a, element)))
             }
-            Operator::Less | Operator::LessEqual | Operator::Greater | Operator::GreaterEqual => {
-                truth(self.ordered(operator, &a, &b, span)?)
-            }
+            JsonPathOperator::Less
+            | JsonPathOperator::LessEqual
+            | JsonPathOperator::Greater
+            | JsonPathOperator::GreaterEqual => truth(self.ordered(operator, &a, &b, span)?),
             _ => self.arithmetic(operator, &a, &b, span),
         }
     }
@@ -298,7 +303,13 @@ impl Eval<'_> {
         Ok(deep_equal(a, b))
     }
 
-    fn ordered(&self, operator: Operator, a: &Item, b: &Item, span: &Range<usize>) -> Result<bool> {
+    fn ordered(
+        &self,
+        operator: JsonPathOperator,
+        a: &Item,
+        b: &Item,
+        span: &Range<usize>,
+    ) -> Result<bool> {
         let order = match (a, b) {
             (Item::Value(Value::String(a)), Item::Value(Value::String(b))) => Some(a.cmp(b)),
             (Item::Time(a), Item::Time(b)) => Some(a.cmp(b)),
@@ -313,19 +324,25 @@ impl Eval<'_> {
             },
         };
         Ok(order.is_some_and(|order| match operator {
-            Operator::Less => order.is_lt(),
-            Operator::LessEqual => order.is_le(),
-            Operator::Greater => order.is_gt(),
+            JsonPathOperator::Less => order.is_lt(),
+            JsonPathOperator::LessEqual => order.is_le(),
+            JsonPathOperator::Greater => order.is_gt(),
             _ => order.is_ge(),
         }))
     }
 
-    fn arithmetic(&self, operator: Operator, a: &Item, b: &Item, span: &Range<usize>) -> Result {
+    fn arithmetic(
+        &self,
+        operator: JsonPathOperator,
+        a: &Item,
+        b: &Item,
+        span: &Range<usize>,
+    ) -> Result {
         let both_texts =
             matches!((a, b), (Item::Value(Value::String(_)), Item::Value(Value::String(_))));
         let numbers = a.to_float().zip(b.to_float());
         let joins = both_texts || (numbers.is_none() && !a.is_null() && !b.is_null());
-        if operator == Operator::Plus && joins {
+        if operator == JsonPathOperator::Plus && joins {
             let text = self.text(a, span)? + &self.text(b, span)?;
             self.step(span, text.len() as u64 / 8)?;
             return Ok(Item::Value(Value::from(text)));
@@ -334,7 +351,7 @@ impl Eval<'_> {
             let (sign, a, b) = (operator.sign(), a.type_name(), b.type_name());
             let error = failed(span, format!("`{sign}` does not take a {a} and a {b}"));
             return Err(match operator {
-                Operator::Minus => error.hint("write [\"a-key\"] for a key with a dash"),
+                JsonPathOperator::Minus => error.hint("write [\"a-key\"] for a key with a dash"),
                 _ => error,
             });
         };
@@ -344,16 +361,16 @@ impl Eval<'_> {
             by(to_int(x), count).unwrap_or(0) as f64
         };
         Ok(Item::number(match operator {
-            Operator::Plus => x + y,
-            Operator::Minus => x - y,
-            Operator::Times => x * y,
-            Operator::Divide => x / y,
-            Operator::Modulo => x % y,
-            Operator::Power => x.powf(y),
-            Operator::BitAnd => bits(|x, y| x & y),
-            Operator::BitOr => bits(|x, y| x | y),
-            Operator::Xor => bits(|x, y| x ^ y),
-            Operator::Left => shift(i64::checked_shl),
+            JsonPathOperator::Plus => x + y,
+            JsonPathOperator::Minus => x - y,
+            JsonPathOperator::Times => x * y,
+            JsonPathOperator::Divide => x / y,
+            JsonPathOperator::Modulo => x % y,
+            JsonPathOperator::Power => x.powf(y),
+            JsonPathOperator::BitAnd => bits(|x, y| x & y),
+            JsonPathOperator::BitOr => bits(|x, y| x | y),
+            JsonPathOperator::Xor => bits(|x, y| x ^ y),
+            JsonPathOperator::Left => shift(i64::checked_shl),
             _ => shift(|x, y| Some(x >> y.min(63))),
         }))
     }

@@ -1,6 +1,6 @@
 //! KubeMod's JSONPath: paths, filters and the expressions around them.
 //!
-//! An [`Expression`] is compiled once and evaluated many times, within [`Limits`]. A key that a map does not have gives
+//! An [`Expression`] is compiled once and evaluated many times, within [`JsonPathLimits`]. A key that a map does not have gives
 //! [`Item::Undefined`], which equals nothing; a step that makes no sense (a key below a text, an index beyond a list) is an
 //! error, which a filter takes for no.
 //!
@@ -14,14 +14,14 @@
 //! | `placeholder` | captured keys in the path of a patch |
 //!
 //! ```
-//! use kiln_jsonpath::{Expression, Item, Limits};
+//! use kiln_jsonpath::{Expression, Item, JsonPathLimits};
 //! use kiln_value::value;
 //! let pod = value!({"spec": {"containers": [{"name": "a", "image": "nginx"}, {"name": "b"}]}});
 //! let names = Expression::compile(r#"$.spec.containers[? @.image =~ "^nginx"].name"#).unwrap();
-//! assert_eq!(names.evaluate(&pod, &Limits::default()).unwrap(), Item::Value(value!(["a"])));
+//! assert_eq!(names.evaluate(&pod, &JsonPathLimits::default()).unwrap(), Item::Value(value!(["a"])));
 //!
 //! let containers = Expression::compile("$.spec.containers[*]").unwrap();
-//! let selected = containers.select(&pod, &Limits::default()).unwrap();
+//! let selected = containers.select(&pod, &JsonPathLimits::default()).unwrap();
 //! assert_eq!(selected[1].keys, ["1"]);
 //! ```
 
@@ -44,16 +44,18 @@ pub use error::{Error, ErrorKind};
 pub use item::Item;
 pub use placeholder::{NoSuchKey, fill_placeholders};
 
-use tree::{Function, Node, NodeKind, Operator, PathStepKind};
+use tree::{JsonPathFunction, JsonPathNode, JsonPathOperator, NodeKind, PathStepKind};
 
 /// The functions of the language: each as it is called, and what it gives.
 pub fn functions() -> impl Iterator<Item = (String, &'static str)> {
-    Function::ALL.iter().map(|(name, function)| (format!("{name}(value)"), function.about()))
+    JsonPathFunction::ALL
+        .iter()
+        .map(|(name, function)| (format!("{name}(value)"), function.about()))
 }
 
 /// How much an expression may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct JsonPathLimits {
     /// The longest source, in bytes.
     pub source: usize,
     /// How deep brackets and operators may nest; a chain of operators is as deep as it is long.
@@ -62,9 +64,9 @@ pub struct Limits {
     pub steps: u64,
 }
 
-impl Default for Limits {
+impl Default for JsonPathLimits {
     fn default() -> Self {
-        Limits { source: 1 << 16, depth: 200, steps: 1_000_000 }
+        JsonPathLimits { source: 1 << 16, depth: 200, steps: 1_000_000 }
     }
 }
 
@@ -74,7 +76,7 @@ pub struct Expression(Arc<CompiledPath>);
 
 struct CompiledPath {
     source: String,
-    tree: Node,
+    tree: JsonPathNode,
 }
 
 /// One place that a path selects.
@@ -93,14 +95,14 @@ impl Expression {
     /// # Errors
     /// When the text is not an expression, or is too long or nests too deep.
     pub fn compile(source: &str) -> Result<Expression, Error> {
-        Expression::compile_within(source, &Limits::default())
+        Expression::compile_within(source, &JsonPathLimits::default())
     }
 
     /// Compiles an expression within limits of its own.
     ///
     /// # Errors
     /// As [`Expression::compile`].
-    pub fn compile_within(source: &str, limits: &Limits) -> Result<Expression, Error> {
+    pub fn compile_within(source: &str, limits: &JsonPathLimits) -> Result<Expression, Error> {
         let tree = parse::parse(source, limits)?;
         Ok(Expression(Arc::new(CompiledPath { source: source.to_owned(), tree })))
     }
@@ -130,7 +132,7 @@ impl Expression {
     ///
     /// # Errors
     /// When a step or an operator makes no sense for a value, or the budget is used up.
-    pub fn evaluate(&self, root: &Value, limits: &Limits) -> Result<Item, Error> {
+    pub fn evaluate(&self, root: &Value, limits: &JsonPathLimits) -> Result<Item, Error> {
         let eval = eval::Eval { root, steps: Cell::new(limits.steps), limit: limits.steps };
         eval.node(&self.0.tree, None)
     }
@@ -139,7 +141,7 @@ impl Expression {
     ///
     /// # Errors
     /// When the expression is not a path, or the budget is used up.
-    pub fn select(&self, root: &Value, limits: &Limits) -> Result<Vec<Selection>, Error> {
+    pub fn select(&self, root: &Value, limits: &JsonPathLimits) -> Result<Vec<Selection>, Error> {
         let NodeKind::Path(path) = &self.0.tree.kind else {
             let span = self.0.tree.span.clone();
             let message = "a path that begins with `$` is wanted here, not an expression";
@@ -166,7 +168,7 @@ struct Inequalities {
 }
 
 impl Inequalities {
-    fn collect(&mut self, node: &Node) {
+    fn collect(&mut self, node: &JsonPathNode) {
         match &node.kind {
             NodeKind::Constant(_) => {}
             NodeKind::Path(path) => path.steps.iter().for_each(|step| match &step.kind {
@@ -182,14 +184,14 @@ impl Inequalities {
                 keys.iter().chain(arguments.iter().flatten()).for_each(|node| self.collect(node));
             }
             NodeKind::Call(function, arguments) => {
-                if matches!(function, Function::IsDefined | Function::IsUndefined) {
+                if matches!(function, JsonPathFunction::IsDefined | JsonPathFunction::IsUndefined) {
                     self.asked.extend(arguments.iter().map(|argument| argument.span.clone()));
                 }
                 arguments.iter().for_each(|argument| self.collect(argument));
             }
             NodeKind::Prefix(_, inner) => self.collect(inner),
             NodeKind::Infix(operator, left, right) => {
-                if *operator == Operator::NotEqual {
+                if *operator == JsonPathOperator::NotEqual {
                     for side in [left, right] {
                         let plain =
                             matches!(&side.kind, NodeKind::Path(path) if !path.steps.is_empty());

@@ -7,44 +7,46 @@ use kiln_text::quote::unquote;
 use kiln_text::{Regex, float};
 use kiln_value::{Str, Value};
 
-use crate::Limits;
+use crate::JsonPathLimits;
 use crate::error::{Error, ErrorKind};
 use crate::item::Item;
-use crate::scan::{Kind, Scanner, Token};
+use crate::scan::{JsonPathScanner, JsonPathToken, JsonPathTokenKind};
 use crate::tree::{
-    Function, Node, NodeKind, ObjectKey, Operator, Path, PathStep, PathStepKind, Prefix,
+    JsonPathFunction, JsonPathNode, JsonPathOperator, NodeKind, ObjectKey, Path, PathStep,
+    PathStepKind, Prefix,
 };
 
-pub(crate) struct Parser<'t> {
-    scanner: Scanner<'t>,
+pub(crate) struct JsonPathParser<'t> {
+    scanner: JsonPathScanner<'t>,
     depth: usize,
-    limits: Limits,
+    limits: JsonPathLimits,
 }
 
 type Result<R> = std::result::Result<R, Error>;
 
 /// Parses an expression.
-pub(crate) fn parse(text: &str, limits: &Limits) -> Result<Node> {
+pub(crate) fn parse(text: &str, limits: &JsonPathLimits) -> Result<JsonPathNode> {
     if text.len() > limits.source {
         let message = format!("the expression is longer than {} bytes", limits.source);
         return Err(Error::new(ErrorKind::Limit, 0..0, message));
     }
-    let mut parser = Parser { scanner: Scanner { text, at: 0 }, depth: 0, limits: *limits };
+    let mut parser =
+        JsonPathParser { scanner: JsonPathScanner { text, at: 0 }, depth: 0, limits: *limits };
     let node = parser.expression()?;
     match parser.next() {
-        token if token.kind == Kind::End => Ok(node),
+        token if token.kind == JsonPathTokenKind::End => Ok(node),
         token => Err(unexpected(token, "an operator or the end")),
     }
 }
 
-fn unexpected(token: Token<'_>, wanted: &str) -> Error {
+fn unexpected(token: JsonPathToken<'_>, wanted: &str) -> Error {
     let error =
         syntax(token.at..token.end(), format!("{wanted} is wanted here, not {}", token.describe()));
     match (token.kind, token.text) {
-        (Kind::Char('='), _) => error.hint("write == to compare"),
-        (Kind::Ident, "and") => error.hint("write && for and"),
-        (Kind::Ident, "or") => error.hint("write || for or"),
-        (Kind::Ident, "not") => error.hint("write ! for not"),
+        (JsonPathTokenKind::Char('='), _) => error.hint("write == to compare"),
+        (JsonPathTokenKind::Ident, "and") => error.hint("write && for and"),
+        (JsonPathTokenKind::Ident, "or") => error.hint("write || for or"),
+        (JsonPathTokenKind::Ident, "not") => error.hint("write ! for not"),
         _ => error,
     }
 }
@@ -58,18 +60,18 @@ fn is_operator(c: char) -> bool {
     "&|+-*/%=!><~^?".contains(c)
 }
 
-impl<'t> Parser<'t> {
-    fn next(&mut self) -> Token<'t> {
+impl<'t> JsonPathParser<'t> {
+    fn next(&mut self) -> JsonPathToken<'t> {
         self.scanner.next()
     }
 
-    fn peek(&self) -> Token<'t> {
+    fn peek(&self) -> JsonPathToken<'t> {
         self.scanner.clone().next()
     }
 
-    fn expect(&mut self, wanted: char) -> Result<Token<'t>> {
+    fn expect(&mut self, wanted: char) -> Result<JsonPathToken<'t>> {
         let token = self.next();
-        if token.kind == Kind::Char(wanted) {
+        if token.kind == JsonPathTokenKind::Char(wanted) {
             return Ok(token);
         }
         Err(unexpected(token, &format!("`{wanted}`")))
@@ -87,11 +89,11 @@ impl<'t> Parser<'t> {
         result
     }
 
-    fn expression(&mut self) -> Result<Node> {
+    fn expression(&mut self) -> Result<JsonPathNode> {
         self.deeper(|parser| parser.climb(0))
     }
 
-    fn climb(&mut self, least: u8) -> Result<Node> {
+    fn climb(&mut self, least: u8) -> Result<JsonPathNode> {
         let depth = self.depth;
         let mut left = self.primary()?;
         loop {
@@ -99,13 +101,13 @@ impl<'t> Parser<'t> {
             let token = self.next();
             let mut sign = token.text.to_owned();
             match token.kind {
-                Kind::Char(c) if is_operator(c) => {
+                JsonPathTokenKind::Char(c) if is_operator(c) => {
                     while let Some(c) = self.scanner.peek().filter(|c| is_operator(*c)) {
                         self.scanner.skip(c);
                         sign.push(c);
                     }
                 }
-                Kind::Ident if token.text == "in" => {}
+                JsonPathTokenKind::Ident if token.text == "in" => {}
                 _ => {
                     self.scanner = before;
                     break;
@@ -119,10 +121,10 @@ impl<'t> Parser<'t> {
                 left = self.choice(left)?;
                 continue;
             }
-            let Some(operator) = Operator::parse(&sign) else {
+            let Some(operator) = JsonPathOperator::parse(&sign) else {
                 let span = token.at..self.scanner.at;
                 if span.len() > 1 {
-                    let known = Operator::parse(&sign[..1]).is_some();
+                    let known = JsonPathOperator::parse(&sign[..1]).is_some();
                     let hint = known.then(|| "put a space between two operators".to_owned());
                     return Err(
                         syntax(span, format!("there is no operator {sign}")).maybe_hint(hint)
@@ -145,34 +147,36 @@ impl<'t> Parser<'t> {
     }
 
     /// `condition ? a : b`; without the second half, null.
-    fn choice(&mut self, condition: Node) -> Result<Node> {
+    fn choice(&mut self, condition: JsonPathNode) -> Result<JsonPathNode> {
         self.depth += 1;
         let yes = self.expression()?;
         let token = self.next();
         let no = match token.kind {
-            Kind::Char(':') => self.expression()?,
-            Kind::End => Node { kind: NodeKind::Constant(Item::NULL), span: token.at..token.at },
+            JsonPathTokenKind::Char(':') => self.expression()?,
+            JsonPathTokenKind::End => {
+                JsonPathNode { kind: NodeKind::Constant(Item::NULL), span: token.at..token.at }
+            }
             _ => return Err(unexpected(token, "`:`")),
         };
         let span = condition.span.start..no.span.end;
         let kind = NodeKind::If(Box::new(condition), Box::new(yes), Box::new(no));
-        Ok(Node { kind, span })
+        Ok(JsonPathNode { kind, span })
     }
 
-    fn primary(&mut self) -> Result<Node> {
+    fn primary(&mut self) -> Result<JsonPathNode> {
         let token = self.next();
         let kind = match token.kind {
-            Kind::Char('$') => return self.path(token, true),
-            Kind::Char('@') => return self.path(token, false),
-            Kind::Char('(') => {
+            JsonPathTokenKind::Char('$') => return self.path(token, true),
+            JsonPathTokenKind::Char('@') => return self.path(token, false),
+            JsonPathTokenKind::Char('(') => {
                 let mut inner = self.expression()?;
                 let close = self.expect(')')?;
                 inner.span = token.at..close.end();
                 return Ok(inner);
             }
-            Kind::Char('[') => NodeKind::List(self.list()?),
-            Kind::Char('{') => NodeKind::Object(self.object()?),
-            Kind::Char(sign @ ('!' | '-' | '~')) => {
+            JsonPathTokenKind::Char('[') => NodeKind::List(self.list()?),
+            JsonPathTokenKind::Char('{') => NodeKind::Object(self.object()?),
+            JsonPathTokenKind::Char(sign @ ('!' | '-' | '~')) => {
                 let prefix = match sign {
                     '!' => Prefix::Not,
                     '-' => Prefix::Minus,
@@ -181,11 +185,11 @@ impl<'t> Parser<'t> {
                 let inner = self.deeper(Self::primary)?;
                 NodeKind::Prefix(prefix, Box::new(inner))
             }
-            Kind::Char('#') => {
+            JsonPathTokenKind::Char('#') => {
                 let message = "a placeholder stands only before the colon of an object";
                 return Err(syntax(token.at..token.end(), message));
             }
-            Kind::Number => {
+            JsonPathTokenKind::Number => {
                 let plain = !token.text.starts_with("0x") && !token.text.starts_with("0X");
                 let number = float::parse(token.text).filter(|_| plain);
                 let number = number.ok_or_else(|| {
@@ -193,14 +197,16 @@ impl<'t> Parser<'t> {
                 })?;
                 NodeKind::Constant(Item::number(number))
             }
-            Kind::Text => NodeKind::Constant(Item::Value(Value::from(self.text(token)?))),
-            Kind::Ident => self.word(token)?,
+            JsonPathTokenKind::Text => {
+                NodeKind::Constant(Item::Value(Value::from(self.text(token)?)))
+            }
+            JsonPathTokenKind::Ident => self.word(token)?,
             _ => return Err(unexpected(token, "a value")),
         };
-        Ok(Node { kind, span: token.at..self.scanner.at })
+        Ok(JsonPathNode { kind, span: token.at..self.scanner.at })
     }
 
-    fn text(&self, token: Token<'_>) -> Result<String> {
+    fn text(&self, token: JsonPathToken<'_>) -> Result<String> {
         unquote(token.text).map_err(|_| {
             let span = token.at..token.end();
             let error = syntax(span, "the text cannot be read");
@@ -211,16 +217,16 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn word(&mut self, token: Token<'_>) -> Result<NodeKind> {
+    fn word(&mut self, token: JsonPathToken<'_>) -> Result<NodeKind> {
         match token.text {
             "true" => return Ok(NodeKind::Constant(Item::Value(Value::Bool(true)))),
             "false" => return Ok(NodeKind::Constant(Item::Value(Value::Bool(false)))),
             "null" => return Ok(NodeKind::Constant(Item::NULL)),
             _ => {}
         }
-        if let Some(function) = Function::find(token.text) {
+        if let Some(function) = JsonPathFunction::find(token.text) {
             let arguments = match self.peek().kind {
-                Kind::Char('(') => {
+                JsonPathTokenKind::Char('(') => {
                     self.next();
                     self.arguments()?
                 }
@@ -228,7 +234,7 @@ impl<'t> Parser<'t> {
             };
             return Ok(NodeKind::Call(function, arguments));
         }
-        let constant = |token: Token<'_>| Node {
+        let constant = |token: JsonPathToken<'_>| JsonPathNode {
             kind: NodeKind::Constant(Item::Value(Value::from(token.text))),
             span: token.at..token.end(),
         };
@@ -236,18 +242,20 @@ impl<'t> Parser<'t> {
         loop {
             let before = self.scanner;
             match self.next().kind {
-                Kind::Char('.') => {
+                JsonPathTokenKind::Char('.') => {
                     let name = self.next();
-                    if name.kind != Kind::Ident {
+                    if name.kind != JsonPathTokenKind::Ident {
                         return Err(unexpected(name, "a field"));
                     }
                     keys.push(constant(name));
                 }
-                Kind::Char('[') => {
+                JsonPathTokenKind::Char('[') => {
                     keys.push(self.expression()?);
                     self.expect(']')?;
                 }
-                Kind::Char('(') => return Ok(NodeKind::Name(keys, Some(self.arguments()?))),
+                JsonPathTokenKind::Char('(') => {
+                    return Ok(NodeKind::Name(keys, Some(self.arguments()?)));
+                }
                 _ => {
                     self.scanner = before;
                     return Ok(NodeKind::Name(keys, None));
@@ -256,9 +264,9 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn arguments(&mut self) -> Result<Vec<Node>> {
+    fn arguments(&mut self) -> Result<Vec<JsonPathNode>> {
         let mut arguments = Vec::new();
-        if self.peek().kind == Kind::Char(')') {
+        if self.peek().kind == JsonPathTokenKind::Char(')') {
             self.next();
             return Ok(arguments);
         }
@@ -266,21 +274,21 @@ impl<'t> Parser<'t> {
             arguments.push(self.expression()?);
             let token = self.next();
             match token.kind {
-                Kind::Char(')') => return Ok(arguments),
-                Kind::Char(',') => {}
+                JsonPathTokenKind::Char(')') => return Ok(arguments),
+                JsonPathTokenKind::Char(',') => {}
                 _ => return Err(unexpected(token, "`,` or `)`")),
             }
         }
     }
 
-    fn list(&mut self) -> Result<Vec<Node>> {
+    fn list(&mut self) -> Result<Vec<JsonPathNode>> {
         let mut elements = Vec::new();
         loop {
             match self.peek().kind {
-                Kind::Char(',') => {
+                JsonPathTokenKind::Char(',') => {
                     self.next();
                 }
-                Kind::Char(']') => {
+                JsonPathTokenKind::Char(']') => {
                     self.next();
                     return Ok(elements);
                 }
@@ -289,18 +297,18 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn object(&mut self) -> Result<Vec<(ObjectKey, Node)>> {
+    fn object(&mut self) -> Result<Vec<(ObjectKey, JsonPathNode)>> {
         let mut entries = Vec::new();
         loop {
             match self.peek().kind {
-                Kind::Char(',') => {
+                JsonPathTokenKind::Char(',') => {
                     self.next();
                 }
-                Kind::Char('}') => {
+                JsonPathTokenKind::Char('}') => {
                     self.next();
                     return Ok(entries);
                 }
-                Kind::Char('#') => {
+                JsonPathTokenKind::Char('#') => {
                     self.next();
                     entries.push(self.captured()?);
                 }
@@ -313,9 +321,9 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn captured(&mut self) -> Result<(ObjectKey, Node)> {
+    fn captured(&mut self) -> Result<(ObjectKey, JsonPathNode)> {
         let mut number = None;
-        if self.peek().kind == Kind::Number {
+        if self.peek().kind == JsonPathTokenKind::Number {
             let token = self.next();
             number =
                 Some(token.text.parse().map_err(|_| unexpected(token, "the number of a key"))?);
@@ -323,57 +331,60 @@ impl<'t> Parser<'t> {
         self.expect(':')?;
         let token = self.next();
         let path = match token.kind {
-            Kind::Char('$') => self.path(token, true)?,
-            Kind::Char('@') => self.path(token, false)?,
+            JsonPathTokenKind::Char('$') => self.path(token, true)?,
+            JsonPathTokenKind::Char('@') => self.path(token, false)?,
             _ => return Err(unexpected(token, "a path that begins with `$`")),
         };
         Ok((ObjectKey::Captured(number), path))
     }
 
-    fn path(&mut self, begin: Token<'_>, from_root: bool) -> Result<Node> {
+    fn path(&mut self, begin: JsonPathToken<'_>, from_root: bool) -> Result<JsonPathNode> {
         let mut steps = Vec::new();
         loop {
             let before = self.scanner;
             let token = self.next();
             match token.kind {
-                Kind::Char('.') => self.after_dot(token, &mut steps)?,
-                Kind::Char('[') => {
+                JsonPathTokenKind::Char('.') => self.after_dot(token, &mut steps)?,
+                JsonPathTokenKind::Char('[') => {
                     let kind = self.bracket()?;
                     steps.push(PathStep { kind, span: token.at..self.scanner.at });
                 }
-                Kind::Char('(') => self.script(token, &mut steps)?,
+                JsonPathTokenKind::Char('(') => self.script(token, &mut steps)?,
                 _ => {
                     self.scanner = before;
                     let span = begin.at..before.at;
-                    return Ok(Node { kind: NodeKind::Path(Path { from_root, steps }), span });
+                    return Ok(JsonPathNode {
+                        kind: NodeKind::Path(Path { from_root, steps }),
+                        span,
+                    });
                 }
             }
         }
     }
 
-    fn script(&mut self, open: Token<'_>, steps: &mut Vec<PathStep>) -> Result<()> {
+    fn script(&mut self, open: JsonPathToken<'_>, steps: &mut Vec<PathStep>) -> Result<()> {
         let script = self.expression()?;
         self.expect(')')?;
         steps.push(PathStep { kind: PathStepKind::Script(script), span: open.at..self.scanner.at });
         Ok(())
     }
 
-    fn after_dot(&mut self, dot: Token<'_>, steps: &mut Vec<PathStep>) -> Result<()> {
+    fn after_dot(&mut self, dot: JsonPathToken<'_>, steps: &mut Vec<PathStep>) -> Result<()> {
         let token = self.next();
         let span = dot.at..token.end();
         match token.kind {
-            Kind::Ident => {
+            JsonPathTokenKind::Ident => {
                 steps.push(PathStep { kind: PathStepKind::Field(Str::new(token.text)), span });
             }
-            Kind::Char('*') => steps.push(PathStep { kind: PathStepKind::Star, span }),
-            Kind::Char('.') => {
+            JsonPathTokenKind::Char('*') => steps.push(PathStep { kind: PathStepKind::Star, span }),
+            JsonPathTokenKind::Char('.') => {
                 steps.push(PathStep { kind: PathStepKind::Descend, span });
                 self.after_descent(steps)?;
             }
             _ => {
                 let error = unexpected(token, "a name, `*` or `.`");
                 return Err(match token.kind {
-                    Kind::Char('[') => error.hint("leave the dot before `[` out"),
+                    JsonPathTokenKind::Char('[') => error.hint("leave the dot before `[` out"),
                     _ => error,
                 });
             }
@@ -384,10 +395,10 @@ impl<'t> Parser<'t> {
     fn after_descent(&mut self, steps: &mut Vec<PathStep>) -> Result<()> {
         let token = self.next();
         let kind = match token.kind {
-            Kind::Ident => PathStepKind::Field(Str::new(token.text)),
-            Kind::Char('*') => PathStepKind::Star,
-            Kind::Char('(') => return self.script(token, steps),
-            Kind::Char('[') => match self.bracket()? {
+            JsonPathTokenKind::Ident => PathStepKind::Field(Str::new(token.text)),
+            JsonPathTokenKind::Char('*') => PathStepKind::Star,
+            JsonPathTokenKind::Char('(') => return self.script(token, steps),
+            JsonPathTokenKind::Char('[') => match self.bracket()? {
                 PathStepKind::Slice(..) => {
                     let span = token.at..self.scanner.at;
                     return Err(syntax(span, "`..` cannot be joined with a slice"));
@@ -405,12 +416,12 @@ impl<'t> Parser<'t> {
     fn bracket(&mut self) -> Result<PathStepKind> {
         let token = self.peek();
         match token.kind {
-            Kind::Char('*') => {
+            JsonPathTokenKind::Char('*') => {
                 self.next();
                 self.expect(']')?;
                 return Ok(PathStepKind::Star);
             }
-            Kind::Char('?') => {
+            JsonPathTokenKind::Char('?') => {
                 self.next();
                 let filter = self.expression()?;
                 self.expect(']')?;
@@ -419,22 +430,22 @@ impl<'t> Parser<'t> {
             _ => {}
         }
         // Between colons an expression may be left out.
-        let mut parts: Vec<Option<Node>> = Vec::new();
+        let mut parts: Vec<Option<JsonPathNode>> = Vec::new();
         let mut separator = None;
         loop {
             let token = self.peek();
             let part = match (token.kind, separator) {
-                (Kind::Char(':'), _) => None,
-                (Kind::Char(']'), Some(':')) => None,
+                (JsonPathTokenKind::Char(':'), _) => None,
+                (JsonPathTokenKind::Char(']'), Some(':')) => None,
                 _ => Some(self.expression()?),
             };
             parts.push(part);
             let token = self.next();
             match (token.kind, separator) {
-                (Kind::Char(']'), _) => break,
-                (Kind::Char(found @ (':' | ',')), None) => separator = Some(found),
-                (Kind::Char(found), Some(known)) if found == known => {}
-                (Kind::Char(':' | ','), _) => {
+                (JsonPathTokenKind::Char(']'), _) => break,
+                (JsonPathTokenKind::Char(found @ (':' | ',')), None) => separator = Some(found),
+                (JsonPathTokenKind::Char(found), Some(known)) if found == known => {}
+                (JsonPathTokenKind::Char(':' | ','), _) => {
                     let message = "commas and colons do not mix in brackets";
                     return Err(syntax(token.at..token.end(), message));
                 }
@@ -451,7 +462,7 @@ impl<'t> Parser<'t> {
             let mut part = || parts.next().flatten();
             return Ok(PathStepKind::Slice(part(), part(), part()));
         }
-        let mut keys: Vec<Node> = parts.into_iter().flatten().collect();
+        let mut keys: Vec<JsonPathNode> = parts.into_iter().flatten().collect();
         Ok(match keys.pop() {
             Some(only) if keys.is_empty() => PathStepKind::Key(only),
             last => {
@@ -462,10 +473,14 @@ impl<'t> Parser<'t> {
     }
 }
 
-fn infix(operator: Operator, left: Node, right: Node) -> Result<Node> {
+fn infix(
+    operator: JsonPathOperator,
+    left: JsonPathNode,
+    right: JsonPathNode,
+) -> Result<JsonPathNode> {
     let span = left.span.start..right.span.end;
     let kind = match operator {
-        Operator::Matches | Operator::NotMatches => {
+        JsonPathOperator::Matches | JsonPathOperator::NotMatches => {
             let regex = match &right.kind {
                 NodeKind::Constant(pattern) => {
                     let regex = Regex::new(&pattern.text());
@@ -473,20 +488,20 @@ fn infix(operator: Operator, left: Node, right: Node) -> Result<Node> {
                 }
                 _ => None,
             };
-            let negated = operator == Operator::NotMatches;
+            let negated = operator == JsonPathOperator::NotMatches;
             NodeKind::Match(Box::new(left), Box::new(right), regex, negated)
         }
         _ => NodeKind::Infix(operator, Box::new(left), Box::new(right)),
     };
-    Ok(Node { kind, span })
+    Ok(JsonPathNode { kind, span })
 }
 
 /// What was probably meant by a function that is not there.
 pub(crate) fn suggest(name: &str) -> Option<String> {
-    did_you_mean(name, Function::ALL.iter().map(|(name, _)| *name))
+    did_you_mean(name, JsonPathFunction::ALL.iter().map(|(name, _)| *name))
         .map(|near| format!("did you mean {near}?"))
         .or_else(|| {
-            let names: Vec<&str> = Function::ALL.iter().map(|(name, _)| *name).collect();
+            let names: Vec<&str> = JsonPathFunction::ALL.iter().map(|(name, _)| *name).collect();
             Some(format!("the functions are {}", names.join(", ")))
         })
 }

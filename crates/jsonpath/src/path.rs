@@ -6,7 +6,7 @@ use kiln_value::{Str, Value};
 use crate::error::ErrorKind;
 use crate::eval::{Current, Eval, Result, failed};
 use crate::item::Item;
-use crate::tree::{Node, Path, PathStep, PathStepKind};
+use crate::tree::{JsonPathNode, Path, PathStep, PathStepKind};
 
 /// What a path found, and the keys it took where it had a choice.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl Eval<'_> {
             }
             PathStepKind::Slice(min, max, by) => {
                 let Item::Value(Value::List(list)) = &from.item else { return Ok(()) };
-                let bound = |part: &Option<Node>, otherwise: i64| match part {
+                let bound = |part: &Option<JsonPathNode>, otherwise: i64| match part {
                     None => Ok(Some(otherwise)),
                     Some(node) => match self.node(node, Some(&from.item)) {
                         Ok(item) => Ok(item.to_float().map(|number| number as i64)),
@@ -178,7 +178,7 @@ impl Eval<'_> {
         }
     }
 
-    fn select(&self, key: &Node, from: &Item, step: &PathStep) -> Result<(Str, Item)> {
+    fn select(&self, key: &JsonPathNode, from: &Item, step: &PathStep) -> Result<(Str, Item)> {
         let key = self.node(key, Some(from))?;
         let name = match from {
             Item::Value(Value::List(_)) => {

@@ -2,7 +2,7 @@
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum JsonPathTokenKind {
     End,
     Ident,
     Number,
@@ -14,27 +14,27 @@ pub(crate) enum Kind {
 
 /// A piece of the text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Token<'t> {
-    pub(crate) kind: Kind,
+pub(crate) struct JsonPathToken<'t> {
+    pub(crate) kind: JsonPathTokenKind,
     pub(crate) at: usize,
     pub(crate) text: &'t str,
 }
 
-impl Token<'_> {
+impl JsonPathToken<'_> {
     pub(crate) fn end(&self) -> usize {
         self.at + self.text.len()
     }
 
     pub(crate) fn describe(&self) -> String {
         match self.kind {
-            Kind::End => "the end".to_owned(),
+            JsonPathTokenKind::End => "the end".to_owned(),
             _ => format!("`{}`", self.text),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scanner<'t> {
+pub(crate) struct JsonPathScanner<'t> {
     pub(crate) text: &'t str,
     pub(crate) at: usize,
 }
@@ -47,7 +47,7 @@ fn continues_name(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-impl<'t> Scanner<'t> {
+impl<'t> JsonPathScanner<'t> {
     fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
@@ -76,7 +76,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// The next token.
-    pub(crate) fn next(&mut self) -> Token<'t> {
+    pub(crate) fn next(&mut self) -> JsonPathToken<'t> {
         self.pass_space();
         let at = self.at;
         let rest = self.rest();
@@ -84,20 +84,22 @@ impl<'t> Scanner<'t> {
         let first = chars.next();
         let second = chars.next();
         let (kind, length) = match first {
-            None => (Kind::End, 0),
+            None => (JsonPathTokenKind::End, 0),
             Some(c) if starts_name(c) => {
-                (Kind::Ident, rest.find(|c| !continues_name(c)).unwrap_or(rest.len()))
+                (JsonPathTokenKind::Ident, rest.find(|c| !continues_name(c)).unwrap_or(rest.len()))
             }
-            Some('0'..='9') => (Kind::Number, number_length(rest)),
+            Some('0'..='9') => (JsonPathTokenKind::Number, number_length(rest)),
             Some('.') if second.is_some_and(|c| c.is_ascii_digit()) => {
-                (Kind::Number, number_length(rest))
+                (JsonPathTokenKind::Number, number_length(rest))
             }
-            Some(quote @ ('"' | '\'')) => (Kind::Text, quoted_length(rest, quote)),
-            Some('`') => (Kind::Text, rest[1..].find('`').map_or(rest.len(), |end| end + 2)),
-            Some(c) => (Kind::Char(c), c.len_utf8()),
+            Some(quote @ ('"' | '\'')) => (JsonPathTokenKind::Text, quoted_length(rest, quote)),
+            Some('`') => {
+                (JsonPathTokenKind::Text, rest[1..].find('`').map_or(rest.len(), |end| end + 2))
+            }
+            Some(c) => (JsonPathTokenKind::Char(c), c.len_utf8()),
         };
         self.at += length;
-        Token { kind, at, text: &rest[..length] }
+        JsonPathToken { kind, at, text: &rest[..length] }
     }
 }
 

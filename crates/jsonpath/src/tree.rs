@@ -9,7 +9,7 @@ use crate::item::Item;
 
 /// A node and where it was written.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct JsonPathNode {
     pub(crate) kind: NodeKind,
     pub(crate) span: Range<usize>,
 }
@@ -19,20 +19,20 @@ pub(crate) enum NodeKind {
     Constant(Item),
     Path(Path),
     /// A name and what follows it, looked up in the root; called if there are arguments.
-    Name(Vec<Node>, Option<Vec<Node>>),
-    Call(Function, Vec<Node>),
-    Prefix(Prefix, Box<Node>),
-    Infix(Operator, Box<Node>, Box<Node>),
+    Name(Vec<JsonPathNode>, Option<Vec<JsonPathNode>>),
+    Call(JsonPathFunction, Vec<JsonPathNode>),
+    Prefix(Prefix, Box<JsonPathNode>),
+    Infix(JsonPathOperator, Box<JsonPathNode>, Box<JsonPathNode>),
     /// Left side, right side, its expression if that is known, and whether it must not match.
-    Match(Box<Node>, Box<Node>, Option<Regex>, bool),
-    If(Box<Node>, Box<Node>, Box<Node>),
-    List(Vec<Node>),
-    Object(Vec<(ObjectKey, Node)>),
+    Match(Box<JsonPathNode>, Box<JsonPathNode>, Option<Regex>, bool),
+    If(Box<JsonPathNode>, Box<JsonPathNode>, Box<JsonPathNode>),
+    List(Vec<JsonPathNode>),
+    Object(Vec<(ObjectKey, JsonPathNode)>),
 }
 
 #[derive(Debug)]
 pub(crate) enum ObjectKey {
-    Written(Node),
+    Written(JsonPathNode),
     /// `#`: all captured keys, or `#N`: one of them. The value is a path.
     Captured(Option<usize>),
 }
@@ -59,14 +59,14 @@ pub(crate) struct PathStep {
 #[derive(Debug)]
 pub(crate) enum PathStepKind {
     Field(Str),
-    Key(Node),
-    Keys(Vec<Node>),
-    Slice(Option<Node>, Option<Node>, Option<Node>),
-    Filter(Node),
+    Key(JsonPathNode),
+    Keys(Vec<JsonPathNode>),
+    Slice(Option<JsonPathNode>, Option<JsonPathNode>, Option<JsonPathNode>),
+    Filter(JsonPathNode),
     Star,
     /// `..`: the value and everything below it.
     Descend,
-    Script(Node),
+    Script(JsonPathNode),
 }
 
 impl PathStep {
@@ -86,7 +86,7 @@ pub(crate) enum Prefix {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
+pub(crate) enum JsonPathOperator {
     Otherwise,
     Or,
     And,
@@ -112,39 +112,39 @@ pub(crate) enum Operator {
     Power,
 }
 
-impl Operator {
-    pub(crate) fn parse(text: &str) -> Option<Operator> {
+impl JsonPathOperator {
+    pub(crate) fn parse(text: &str) -> Option<JsonPathOperator> {
         Some(match text {
-            "??" => Operator::Otherwise,
-            "||" => Operator::Or,
-            "&&" => Operator::And,
-            "==" => Operator::Equal,
-            "!=" => Operator::NotEqual,
-            ">" => Operator::Greater,
-            ">=" => Operator::GreaterEqual,
-            "<" => Operator::Less,
-            "<=" => Operator::LessEqual,
-            "=~" => Operator::Matches,
-            "!~" => Operator::NotMatches,
-            "in" => Operator::In,
-            "^" => Operator::Xor,
-            "&" => Operator::BitAnd,
-            "|" => Operator::BitOr,
-            "<<" => Operator::Left,
-            ">>" => Operator::Right,
-            "+" => Operator::Plus,
-            "-" => Operator::Minus,
-            "*" => Operator::Times,
-            "/" => Operator::Divide,
-            "%" => Operator::Modulo,
-            "**" => Operator::Power,
+            "??" => JsonPathOperator::Otherwise,
+            "||" => JsonPathOperator::Or,
+            "&&" => JsonPathOperator::And,
+            "==" => JsonPathOperator::Equal,
+            "!=" => JsonPathOperator::NotEqual,
+            ">" => JsonPathOperator::Greater,
+            ">=" => JsonPathOperator::GreaterEqual,
+            "<" => JsonPathOperator::Less,
+            "<=" => JsonPathOperator::LessEqual,
+            "=~" => JsonPathOperator::Matches,
+            "!~" => JsonPathOperator::NotMatches,
+            "in" => JsonPathOperator::In,
+            "^" => JsonPathOperator::Xor,
+            "&" => JsonPathOperator::BitAnd,
+            "|" => JsonPathOperator::BitOr,
+            "<<" => JsonPathOperator::Left,
+            ">>" => JsonPathOperator::Right,
+            "+" => JsonPathOperator::Plus,
+            "-" => JsonPathOperator::Minus,
+            "*" => JsonPathOperator::Times,
+            "/" => JsonPathOperator::Divide,
+            "%" => JsonPathOperator::Modulo,
+            "**" => JsonPathOperator::Power,
             _ => return None,
         })
     }
 
     /// How tight it binds; all operators bind to the left.
     pub(crate) fn precedence(self) -> u8 {
-        use Operator as O;
+        use JsonPathOperator as O;
         match self {
             O::Otherwise => 0,
             O::Or => 20,
@@ -160,7 +160,7 @@ impl Operator {
     }
 
     pub(crate) fn sign(self) -> &'static str {
-        use Operator as O;
+        use JsonPathOperator as O;
         match self {
             O::Otherwise => "??",
             O::Or => "||",
@@ -190,7 +190,7 @@ impl Operator {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Function {
+pub(crate) enum JsonPathFunction {
     Length,
     IsDefined,
     IsUndefined,
@@ -199,32 +199,35 @@ pub(crate) enum Function {
     Date,
 }
 
-impl Function {
-    pub(crate) const ALL: &[(&str, Function)] = &[
-        ("date", Function::Date),
-        ("isDefined", Function::IsDefined),
-        ("isEmpty", Function::IsEmpty),
-        ("isNotEmpty", Function::IsNotEmpty),
-        ("isUndefined", Function::IsUndefined),
-        ("length", Function::Length),
+impl JsonPathFunction {
+    pub(crate) const ALL: &[(&str, JsonPathFunction)] = &[
+        ("date", JsonPathFunction::Date),
+        ("isDefined", JsonPathFunction::IsDefined),
+        ("isEmpty", JsonPathFunction::IsEmpty),
+        ("isNotEmpty", JsonPathFunction::IsNotEmpty),
+        ("isUndefined", JsonPathFunction::IsUndefined),
+        ("length", JsonPathFunction::Length),
     ];
 
     pub(crate) fn about(self) -> &'static str {
         match self {
-            Function::Length => "how many elements a list, keys a map or bytes a text has",
-            Function::IsDefined => "whether the path leads to something",
-            Function::IsUndefined => "whether the path leads nowhere",
-            Function::IsEmpty => "whether its length is 0",
-            Function::IsNotEmpty => "whether its length is more than 0",
-            Function::Date => "a text as a point in time, to be compared with others",
+            JsonPathFunction::Length => "how many elements a list, keys a map or bytes a text has",
+            JsonPathFunction::IsDefined => "whether the path leads to something",
+            JsonPathFunction::IsUndefined => "whether the path leads nowhere",
+            JsonPathFunction::IsEmpty => "whether its length is 0",
+            JsonPathFunction::IsNotEmpty => "whether its length is more than 0",
+            JsonPathFunction::Date => "a text as a point in time, to be compared with others",
         }
     }
 
-    pub(crate) fn find(name: &str) -> Option<Function> {
-        Function::ALL.iter().find(|(known, _)| *known == name).map(|(_, function)| *function)
+    pub(crate) fn find(name: &str) -> Option<JsonPathFunction> {
+        JsonPathFunction::ALL
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, function)| *function)
     }
 
     pub(crate) fn name(self) -> &'static str {
-        Function::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+        JsonPathFunction::ALL.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
     }
 }

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 
 use kiln_kustomize::fs::Disk;
 use kiln_kustomize::local::Local;
-use kiln_kustomize::{Build, LoadRestrictions, Options, Reorder};
+use kiln_kustomize::{Build, BuildOptions, LoadRestrictions, Reorder};
 
 #[allow(clippy::print_stdout, reason = "the result of the build")]
 fn main() -> ExitCode {
-    let mut options = Options::default();
+    let mut options = BuildOptions::default();
     let mut directory = ".".to_owned();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {

@@ -14,12 +14,12 @@ pub struct Error {
     message: String,
     place: Option<SourceLocation>,
     hint: Option<String>,
-    kind: Kind,
+    kind: BuildErrorKind,
 }
 
 /// What kind of failure it is, where the caller must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum BuildErrorKind {
     Other,
     /// The text is not YAML: a file, surely, and no directory need be tried.
     Malformed,
@@ -33,25 +33,25 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// A failure with this message.
     pub fn new(message: impl Into<String>) -> Self {
-        Error { message: message.into(), place: None, hint: None, kind: Kind::Other }
+        Error { message: message.into(), place: None, hint: None, kind: BuildErrorKind::Other }
     }
 
     /// Text that is not YAML.
     pub(crate) fn malformed(message: impl Into<String>) -> Self {
-        Error { kind: Kind::Malformed, ..Error::new(message) }
+        Error { kind: BuildErrorKind::Malformed, ..Error::new(message) }
     }
 
     /// A remote file that could not be had.
     pub fn http(message: impl Into<String>) -> Self {
-        Error { kind: Kind::Http, ..Error::new(message) }
+        Error { kind: BuildErrorKind::Http, ..Error::new(message) }
     }
 
     pub(crate) fn is_malformed(&self) -> bool {
-        self.kind == Kind::Malformed
+        self.kind == BuildErrorKind::Malformed
     }
 
     pub(crate) fn is_http(&self) -> bool {
-        self.kind == Kind::Http
+        self.kind == BuildErrorKind::Http
     }
 
     /// Puts what was being done in front.

@@ -74,7 +74,7 @@ pub const OPENAPI_INFO: &str = "{title:Kubernetes,version:v1.21.2}";
 
 /// The flags of `kustomize build`.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct BuildOptions {
     /// `--load-restrictor`.
     pub load_restrictions: LoadRestrictions,
     pub reorder: Reorder,
@@ -113,9 +113,9 @@ pub struct Options {
     pub behavior: ReleaseBehavior,
 }
 
-impl Default for Options {
+impl Default for BuildOptions {
     fn default() -> Self {
-        Options {
+        BuildOptions {
             load_restrictions: LoadRestrictions::default(),
             reorder: Reorder::default(),
             enable_plugins: false,
@@ -133,7 +133,7 @@ impl Default for Options {
             check_plugins: false,
             working_directory: String::new(),
             explain: false,
-            max_file_size: kiln_yaml::Limits::default().bytes,
+            max_file_size: kiln_yaml::YamlLimits::default().bytes,
             behavior: ReleaseBehavior::default(),
         }
     }
@@ -194,7 +194,7 @@ impl Default for Helm {
 #[derive(Clone, Copy)]
 pub struct Build<'h> {
     files: &'h dyn FileSystem,
-    options: &'h Options,
+    options: &'h BuildOptions,
     fetch: &'h dyn Fetch,
     programs: &'h dyn Programs,
     lookup: &'h dyn kiln_chart::Lookup,
@@ -229,7 +229,7 @@ pub struct Failed {
 
 impl<'h> Build<'h> {
     /// A build that runs no programs and fetches nothing.
-    pub fn new(files: &'h dyn FileSystem, options: &'h Options) -> Self {
+    pub fn new(files: &'h dyn FileSystem, options: &'h BuildOptions) -> Self {
         Build {
             files,
             options,

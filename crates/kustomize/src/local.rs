@@ -14,9 +14,9 @@ use std::time::Duration;
 
 pub use confinement::{CARRIED, Confinement, Confiner};
 use process::Job;
-pub use programs::{Limits, Local};
+pub use programs::{Local, ProgramLimits};
 pub use running::Running;
-use running::{Kind, TemporaryDirectory, new_name};
+use running::{ProcessKind, TemporaryDirectory, new_name};
 
 use crate::error::{Error, Result};
 use crate::host::Fetch;
@@ -90,7 +90,7 @@ impl Git {
             command.env("GIT_ALLOW_PROTOCOL", transports);
         }
         let job = Job {
-            kind: Kind::Git,
+            kind: ProcessKind::Git,
             name: &new_name(),
             input: &[],
             time: Some(timeout),

@@ -4,7 +4,7 @@
 //! of one: what it is and what it is called ([`Gvk`], [`ObjectId`]), its labels and annotations
 //! ([`metadata`]), who owns it ([`owner`]), which names it may have ([`name`]), which
 //! selectors select it ([`Selector`]), what a list holds
-//! ([`list`]), what happens to one ([`Change`]), which kinds exist, in which scope and under which names ([`Kinds`]), and
+//! ([`list`]), what happens to one ([`Change`]), which kinds exist, in which scope and under which names ([`Kinds`], [`kubernetes`]), and
 //! which of them are policies ([`policy_kinds`]) or belong to the engine ([`EngineNames`]).
 //! It does not know the fields below `metadata`, and reads no cluster.
 
@@ -13,6 +13,7 @@ pub mod engine_names;
 pub mod gvk;
 pub mod identity;
 pub mod kinds;
+pub mod kubernetes;
 pub mod list;
 pub mod metadata;
 pub mod name;

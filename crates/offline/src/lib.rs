@@ -23,6 +23,6 @@ mod values;
 
 pub use kiln_engine::Status;
 pub use objects::{Objects, with_namespace};
-pub use report::{Change, Counts, Deletion, Made, Report, RuleResult, blocked_by};
+pub use report::{Counts, Deletion, Made, ObjectChange, Report, RuleResult, blocked_by};
 pub use run::{Given, Job, run};
 pub use values::{UserFile, Values, remark_kind};

@@ -93,13 +93,13 @@ pub struct Made {
     /// The object as it was given, if it was.
     pub before: Option<Value>,
     /// What became of it.
-    pub change: Change,
+    pub change: ObjectChange,
 }
 
 /// What became of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Change {
+pub enum ObjectChange {
     /// It is new.
     Created,
     /// It was there, and is another now.
@@ -155,7 +155,7 @@ impl Report {
                 None => objects.push(made.clone()),
                 Some(known) => {
                     known.object = made.object.clone();
-                    if matches!(known.change, Change::Unchanged | Change::Kept) {
+                    if matches!(known.change, ObjectChange::Unchanged | ObjectChange::Kept) {
                         known.change = made.change;
                     }
                 }
@@ -207,15 +207,15 @@ fn innermost<'s>(step: &'s TraceStep, answer: &TraceAnswer) -> Option<&'s TraceS
     Some(innermost(found, answer).unwrap_or(found))
 }
 
-impl Change {
+impl ObjectChange {
     /// The word for it in reports.
     pub fn as_str(self) -> &'static str {
         match self {
-            Change::Created => "created",
-            Change::Updated => "updated",
-            Change::Patched => "patched",
-            Change::Unchanged => "unchanged",
-            Change::Kept => "left alone",
+            ObjectChange::Created => "created",
+            ObjectChange::Updated => "updated",
+            ObjectChange::Patched => "patched",
+            ObjectChange::Unchanged => "unchanged",
+            ObjectChange::Kept => "left alone",
         }
     }
 }

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{
-    Effect, Ensure, EvalEnv, Event, Existing, ExternalData, Limits, ObjectRef, Patch, PatchTarget,
-    RuleOutcome, RuleSet, Status, StorageCheck, User, WithGlobals, evaluate, place,
+    Effect, Ensure, EvalEnv, EvaluationLimits, Event, Existing, ExternalData, ObjectRef,
+    PatchEffect, PatchTarget, RuleOutcome, RuleSet, Status, StorageCheck, User, WithGlobals,
+    evaluate, place,
 };
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::{Mutate, Operation, Payload, Program, RuleId, Targets};
@@ -14,7 +15,7 @@ use kiln_value::Value;
 use crate::globals;
 use crate::objects::{Objects, with_namespace};
 use crate::payload;
-use crate::report::{Change, Deletion, Made, Report, RuleResult};
+use crate::report::{Deletion, Made, ObjectChange, Report, RuleResult};
 use crate::values::Values;
 
 /// What to run.
@@ -33,7 +34,7 @@ pub struct Job<'j> {
     /// Who sends the requests.
     pub user: Option<User>,
     /// What each evaluation may cost, and whether it is traced.
-    pub limits: Limits,
+    pub limits: EvaluationLimits,
     /// Services, registries, and answers of the API server that are ready.
     pub external_data: &'j dyn ExternalData,
     /// Whether to report rules that do not match, too.
@@ -70,7 +71,7 @@ impl Given {
 pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::AmbientSources) -> Report {
     let globals = globals::given(&job.resources, &job.others, job.kinds);
     let external_data = WithGlobals { external_data: job.external_data, globals: &globals };
-    let mut state = State {
+    let mut state = OfflineState {
         job,
         sources,
         external_data: &external_data,
@@ -116,7 +117,7 @@ pub fn run(job: &Job<'_>, sources: &dyn kiln_jmespath::AmbientSources) -> Report
     state.report
 }
 
-struct State<'r> {
+struct OfflineState<'r> {
     job: &'r Job<'r>,
     sources: &'r dyn kiln_jmespath::AmbientSources,
     /// What the job has, and the global context.
@@ -133,7 +134,7 @@ struct State<'r> {
     unnamed: usize,
 }
 
-impl State<'_> {
+impl OfflineState<'_> {
     /// Puts a given object where rules can read it.
     fn admit(&mut self, object: Value) -> Value {
         let object = with_namespace(object, self.job.kinds);
@@ -183,7 +184,7 @@ impl State<'_> {
         events: &mut VecDeque<Event>,
     ) -> Option<Value> {
         let trigger = self.called(event.trigger().unwrap_or(&Value::Null));
-        let given = event.lineage.is_empty();
+        let given = event.context.lineage.is_empty();
         let mut event = event.clone();
         // What rules did to a resource before its turn came stays done.
         if given
@@ -290,18 +291,18 @@ impl State<'_> {
     /// The event as one rule sees it: with the values that were given for it.
     fn prepare(&self, event: &Event, rule: &RuleId, trigger: &ObjectId) -> Event {
         let mut event = event.clone();
-        event.given = self.job.values.given(rule, &trigger.name);
+        event.context.given = self.job.values.given(rule, &trigger.name);
         // Kyverno: what is given for the object is in it, also where rules are matched.
         if let Some(object) = &mut event.object {
-            for (name, value) in event.given.iter() {
+            for (name, value) in event.context.given.iter() {
                 if let Some(path) = name.strip_prefix("request.object.") {
                     place(object, path, value.clone());
                 }
             }
         }
-        event.given_each = self.job.values.given_each(rule);
+        event.context.given_each = self.job.values.given_each(rule);
         event.user.clone_from(&self.job.user);
-        let operation = event.given.get("request.operation").and_then(Value::as_str);
+        let operation = event.context.given.get("request.operation").and_then(Value::as_str);
         match operation.and_then(|text| text.parse::<Operation>().ok()) {
             Some(Operation::Delete) => {
                 event.old_object = event.object.take();
@@ -352,13 +353,13 @@ impl State<'_> {
             match effect {
                 Effect::Ensure(ensure) => {
                     let object = self.ensure(*ensure);
-                    if matches!(object.change, Change::Created | Change::Updated) {
+                    if matches!(object.change, ObjectChange::Created | ObjectChange::Updated) {
                         let event = match &object.before {
                             None => Event::created(object.object.clone()),
                             Some(before) => Event::updated(before.clone(), object.object.clone()),
                         };
                         let lineage = outcome.lineage.clone();
-                        events.push_back(Event { own: true, lineage, ..event });
+                        events.push_back(event.by_engine(lineage));
                     }
                     made.push(object);
                 }
@@ -431,14 +432,14 @@ impl State<'_> {
         let maker = (claim.rule, claim.trigger.id);
         let own = self.made_by.get(&target) == Some(&maker);
         let change = match &before {
-            None => Change::Created,
-            Some(_) if existing == Existing::Keep => Change::Kept,
-            Some(_) if existing == Existing::UpdateOwn && !own => Change::Kept,
-            Some(before) if *before == object => Change::Unchanged,
-            Some(_) => Change::Updated,
+            None => ObjectChange::Created,
+            Some(_) if existing == Existing::Keep => ObjectChange::Kept,
+            Some(_) if existing == Existing::UpdateOwn && !own => ObjectChange::Kept,
+            Some(before) if *before == object => ObjectChange::Unchanged,
+            Some(_) => ObjectChange::Updated,
         };
         let object = match (&before, change) {
-            (Some(before), Change::Kept) => before.clone(),
+            (Some(before), ObjectChange::Kept) => before.clone(),
             _ => {
                 self.objects.insert(&target, object.clone());
                 self.written.insert(target.clone());
@@ -449,8 +450,8 @@ impl State<'_> {
         Made { id: target, object, before, change }
     }
 
-    fn patch(&mut self, patch: Patch, trigger: &ObjectId) -> Made {
-        let Patch { target, before, after } = patch;
+    fn patch(&mut self, patch: PatchEffect, trigger: &ObjectId) -> Made {
+        let PatchEffect { target, before, after } = patch;
         let id = match target {
             PatchTarget::Trigger => trigger.clone(),
             PatchTarget::Stored { object, .. } => {
@@ -459,7 +460,7 @@ impl State<'_> {
                 object
             }
         };
-        let change = if before == after { Change::Unchanged } else { Change::Patched };
+        let change = if before == after { ObjectChange::Unchanged } else { ObjectChange::Patched };
         Made { id, object: after, before: Some(before), change }
     }
 

@@ -327,7 +327,7 @@ impl UserFile {
 #[cfg(test)]
 mod tests {
     use kiln_fields::kyverno_cli as table;
-    use kiln_testkit::Shape;
+    use kiln_testkit::TypeShape;
 
     use super::*;
 
@@ -335,7 +335,7 @@ mod tests {
     fn the_readers_have_the_fields_of_the_tables() {
         const OPEN: &[&str] = &["globalValues", "values", "foreachValues", "labels", "extra"];
         let none = Vec::<String>::new();
-        assert_eq!(Shape::of::<Values>(OPEN).differences(&table::VALUES_FILE), none);
-        assert_eq!(Shape::of::<UserFile>(OPEN).differences(&table::USER_FILE), none);
+        assert_eq!(TypeShape::of::<Values>(OPEN).differences(&table::VALUES_FILE), none);
+        assert_eq!(TypeShape::of::<UserFile>(OPEN).differences(&table::USER_FILE), none);
     }
 }

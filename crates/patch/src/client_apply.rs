@@ -7,18 +7,18 @@
 //!
 //! ```
 //! use kiln_patch::client_side_apply;
-//! use kiln_schema::{Schema, Version};
+//! use kiln_schema::{Schema, KubernetesVersion};
 //! use kiln_value::value;
 //! let live = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1", "b": "2", "other": "3"}});
 //! let last = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1", "b": "2"}});
 //! let now = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "9"}});
-//! let merged = client_side_apply(&live, Some(&last), &now, &Schema::builtin(Version::V1_36));
+//! let merged = client_side_apply(&live, Some(&last), &now, &Schema::builtin(KubernetesVersion::V1_36));
 //! assert_eq!(merged.get("data"), Some(&value!({"a": "9", "other": "3"})));
 //! ```
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_schema::{Node, Schema};
+use kiln_schema::{Schema, SchemaNode};
 use kiln_value::{Map, Value, json};
 
 use crate::strategic::directive::{
@@ -33,7 +33,7 @@ pub fn client_side_apply(
     now: &Value,
     schema: &Schema,
 ) -> Value {
-    let patch = |node: Option<Node<'_>>| match (live, now) {
+    let patch = |node: Option<SchemaNode<'_>>| match (live, now) {
         (Value::Map(live), Value::Map(now)) => {
             Value::Map(map_patch(live, last.and_then(Value::as_map), now, node, false))
         }
@@ -56,7 +56,7 @@ fn map_patch(
     live: &Map,
     last: Option<&Map>,
     now: &Map,
-    node: Option<Node<'_>>,
+    node: Option<SchemaNode<'_>>,
     retains_keys: bool,
 ) -> Map {
     let mut patch = Map::new();
@@ -109,7 +109,7 @@ fn list_patch(
     live: &[Value],
     last: &[Value],
     now: &[Value],
-    node: Node<'_>,
+    node: SchemaNode<'_>,
 ) -> bool {
     let all = || live.iter().chain(last).chain(now);
     let is_scalar = |value: &Value| !matches!(value, Value::Map(_) | Value::List(_));
@@ -189,13 +189,13 @@ fn list_patch(
 
 #[cfg(test)]
 mod tests {
-    use kiln_schema::Version;
+    use kiln_schema::KubernetesVersion;
     use kiln_value::value;
 
     use super::*;
 
     fn applied(live: &Value, last: Option<&Value>, now: &Value) -> Value {
-        client_side_apply(live, last, now, &Schema::builtin(Version::V1_36))
+        client_side_apply(live, last, now, &Schema::builtin(KubernetesVersion::V1_36))
     }
 
     fn pod(containers: &Value) -> Value {

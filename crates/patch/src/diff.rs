@@ -15,10 +15,10 @@
 
 use std::collections::HashMap;
 
-use kiln_schema::{Node, Schema};
+use kiln_schema::{Schema, SchemaNode};
 use kiln_value::{Path, Value, json};
 
-use crate::json6902::{Action, JsonPatch, JsonPatchRules, Operation, Pointer};
+use crate::json6902::{Action, JsonPatch, JsonPatchOperation, JsonPatchRules, Pointer};
 
 /// The operations that turn one value into the other. The schema tells which list elements
 /// correspond; it is looked up by the apiVersion and kind of the first value.
@@ -32,17 +32,17 @@ pub fn diff(from: &Value, to: &Value, schema: &Schema) -> JsonPatch {
 
 struct Diff {
     path: Path,
-    operations: Vec<Operation>,
+    operations: Vec<JsonPatchOperation>,
     /// Whether this is inside an element for which two ways are being weighed.
     weighing: bool,
 }
 
 impl Diff {
     fn push(&mut self, action: Action) {
-        self.operations.push(Operation { path: Pointer::from(&self.path), action });
+        self.operations.push(JsonPatchOperation { path: Pointer::from(&self.path), action });
     }
 
-    fn value(&mut self, from: &Value, to: &Value, node: Option<Node<'_>>) {
+    fn value(&mut self, from: &Value, to: &Value, node: Option<SchemaNode<'_>>) {
         match (from, to) {
             _ if from.same(to) => {}
             (Value::Map(from), Value::Map(to)) => {
@@ -67,7 +67,7 @@ impl Diff {
     }
 
     /// Turns an element into another one that takes its place, in the shorter of two ways.
-    fn change(&mut self, from: &Value, to: &Value, node: Option<Node<'_>>) {
+    fn change(&mut self, from: &Value, to: &Value, node: Option<SchemaNode<'_>>) {
         // Only the outermost change is weighed, so that the work stays proportional to the values.
         if std::mem::replace(&mut self.weighing, true) {
             return self.value(from, to, node);
@@ -75,7 +75,7 @@ impl Diff {
         let before = self.operations.len();
         self.value(from, to, node);
         self.weighing = false;
-        let length = |operations: &[Operation]| {
+        let length = |operations: &[JsonPatchOperation]| {
             operations.iter().map(|o| json::to_string(&o.to_value()).len()).sum::<usize>()
         };
         let inside = self.operations.split_off(before);
@@ -86,14 +86,14 @@ impl Diff {
         }
     }
 
-    fn list(&mut self, from: &[Value], to: &[Value], node: Option<Node<'_>>) {
+    fn list(&mut self, from: &[Value], to: &[Value], node: Option<SchemaNode<'_>>) {
         let same_start = from.iter().zip(to).take_while(|(a, b)| a == b).count();
         let (from, to) = (&from[same_start..], &to[same_start..]);
         let same_end = from.iter().rev().zip(to.iter().rev()).take_while(|(a, b)| a == b).count();
         let (from, to) = (&from[..from.len() - same_end], &to[..to.len() - same_end]);
         let keys: Vec<&str> =
             node.map_or_else(Vec::new, |node| node.element_keys().iter().map(|k| &**k).collect());
-        let items = node.and_then(Node::items);
+        let items = node.and_then(SchemaNode::items);
         let mut at = same_start;
         let (mut i, mut j) = (0, 0);
         let end = (from.len(), to.len());
@@ -175,16 +175,17 @@ fn longest_in_order(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kiln_schema::Version;
+    use kiln_schema::KubernetesVersion;
     use kiln_value::value;
 
     fn operations(from: &Value, to: &Value) -> Vec<String> {
-        let patch = diff(from, to, &Schema::builtin(Version::V1_36));
+        let patch = diff(from, to, &Schema::builtin(KubernetesVersion::V1_36));
         let mut patched = from.clone();
         patch.apply(&mut patched).unwrap();
         assert_eq!(&patched, to);
-        let text =
-            |operation: &Operation| format!("{} {}", operation.action.name(), operation.path);
+        let text = |operation: &JsonPatchOperation| {
+            format!("{} {}", operation.action.name(), operation.path)
+        };
         patch.operations().iter().map(text).collect()
     }
 

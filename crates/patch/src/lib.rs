@@ -25,7 +25,7 @@ mod structured;
 pub use client_apply::client_side_apply;
 pub use diff::diff;
 pub use json6902::{Action, JsonPatch, JsonPatchError, JsonPatchProblem, JsonPatchRules};
-pub use json6902::{Operation, Pointer, WholeDocument};
+pub use json6902::{JsonPatchOperation, Pointer, WholeDocument};
 pub use merge7396::{MergeRules, merge_patch};
 pub use strategic::strategic_merge_into_written;
 pub use strategic::{ListMerge, Merged, NewValues, StrategicMergeError, StrategicProblem};

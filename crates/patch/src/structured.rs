@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use kiln_schema::{ListType, MapType, Node, Schema};
+use kiln_schema::{ListType, MapType, Schema, SchemaNode};
 use kiln_value::{List, Map, Path, Value, json};
 
 /// How a structured merge treats what its schema calls one value.
@@ -91,7 +91,12 @@ pub fn structured_merge(
 }
 
 /// Every list or map of a patch that its schema calls one value.
-fn find_atomic(patch: &Value, node: Option<Node<'_>>, path: &mut Path, found: &mut Vec<Path>) {
+fn find_atomic(
+    patch: &Value,
+    node: Option<SchemaNode<'_>>,
+    path: &mut Path,
+    found: &mut Vec<Path>,
+) {
     match patch {
         Value::Map(map) => {
             if node.is_some_and(|node| node.map_type() == MapType::Atomic) {
@@ -109,7 +114,7 @@ fn find_atomic(patch: &Value, node: Option<Node<'_>>, path: &mut Path, found: &m
             }
             for (at, value) in list.iter().enumerate() {
                 path.push(at);
-                find_atomic(value, node.and_then(Node::items), path, found);
+                find_atomic(value, node.and_then(SchemaNode::items), path, found);
                 path.pop();
             }
         }
@@ -118,8 +123,8 @@ fn find_atomic(patch: &Value, node: Option<Node<'_>>, path: &mut Path, found: &m
 }
 
 /// How a list of a known kind merges; one of which nothing is said is one value.
-fn list_type(node: Option<Node<'_>>) -> ListType {
-    node.and_then(Node::list_type).unwrap_or_default()
+fn list_type(node: Option<SchemaNode<'_>>) -> ListType {
+    node.and_then(SchemaNode::list_type).unwrap_or_default()
 }
 
 struct Merge {
@@ -131,7 +136,7 @@ impl Merge {
         &self,
         live: &Value,
         patch: &Value,
-        node: Option<Node<'_>>,
+        node: Option<SchemaNode<'_>>,
         path: &mut Path,
     ) -> Result<Value, StructuredError> {
         match (live, patch) {
@@ -172,10 +177,10 @@ impl Merge {
         &self,
         live: &List,
         patch: &List,
-        node: Option<Node<'_>>,
+        node: Option<SchemaNode<'_>>,
         path: &mut Path,
     ) -> Result<Value, StructuredError> {
-        let keys = node.map(Node::map_keys).unwrap_or_default();
+        let keys = node.map(SchemaNode::map_keys).unwrap_or_default();
         let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
         let mut patch_keys = Vec::with_capacity(patch.len());
         let mut in_patch = HashSet::new();
@@ -191,7 +196,7 @@ impl Merge {
         }
         let live_keys: Vec<Option<String>> =
             live.iter().map(|element| key_of(element, &keys).ok()).collect();
-        let item = node.and_then(Node::items);
+        let item = node.and_then(SchemaNode::items);
         let mut merged = Vec::with_capacity(live.len() + patch.len());
         let mut done: HashSet<&str> = HashSet::new();
         let (mut from_live, mut from_patch) = (0, 0);
@@ -253,14 +258,14 @@ fn key_of<'k>(element: &Value, keys: &[&'k str]) -> Result<String, &'k str> {
 
 #[cfg(test)]
 mod tests {
-    use kiln_schema::Version;
+    use kiln_schema::KubernetesVersion;
     use kiln_value::value;
 
     use super::*;
 
     fn merged(object: &Value, patch: &Value, atomic: Atomic) -> Result<Value, String> {
         let mut object = object.clone();
-        let schema = Schema::builtin(Version::V1_36);
+        let schema = Schema::builtin(KubernetesVersion::V1_36);
         structured_merge(&mut object, patch, &schema, atomic).map_err(|error| error.to_string())?;
         Ok(object)
     }

@@ -5,14 +5,14 @@ use std::fmt;
 
 /// How much work a match may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct PatternLimits {
     /// Values that are looked at or copied.
     pub steps: usize,
 }
 
-impl Default for Limits {
+impl Default for PatternLimits {
     fn default() -> Self {
-        Limits { steps: 2_000_000 }
+        PatternLimits { steps: 2_000_000 }
     }
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &PatternLimits) -> Self {
         Effort { limit: limits.steps, left: limits.steps }
     }
 

@@ -3,7 +3,7 @@
 use kiln_value::{Path, Value, json};
 
 use crate::anchor::AnchorKind;
-use crate::effort::{Effort, Limits};
+use crate::effort::{Effort, PatternLimits};
 use crate::leaf::Numbers;
 use crate::tree::{Matcher, Mismatch};
 
@@ -52,7 +52,7 @@ pub struct Explained {
 }
 
 /// Whether an object meets a tree of patterns, as a validate rule asks, with every step.
-pub fn explain(pattern: &Value, value: &Value, limits: &Limits) -> Explained {
+pub fn explain(pattern: &Value, value: &Value, limits: &PatternLimits) -> Explained {
     let mut effort = Effort::new(limits);
     let mut matcher = Matcher::new(&mut effort, Numbers::Whole);
     matcher.log = Some(Log { levels: vec![Vec::new()], left: MOST_STEPS, is_cut: false });
@@ -72,17 +72,17 @@ pub(crate) struct Log {
 }
 
 /// What is asked.
-pub(crate) struct Question<'q> {
+pub(crate) struct PatternQuestion<'q> {
     pub(crate) what: String,
     pub(crate) anchor: Option<AnchorKind>,
     pub(crate) wanted: &'q Value,
     pub(crate) found: Option<&'q Value>,
 }
 
-impl<'q> Question<'q> {
+impl<'q> PatternQuestion<'q> {
     /// What is asked of an element of a list.
     pub(crate) fn element(at: usize, wanted: &'q Value, found: &'q Value) -> Self {
-        Question { what: format!("[{at}]"), anchor: None, wanted, found: Some(found) }
+        PatternQuestion { what: format!("[{at}]"), anchor: None, wanted, found: Some(found) }
     }
 }
 
@@ -90,7 +90,7 @@ impl Matcher<'_> {
     /// Asks something, and remembers question and answer if that is wanted.
     pub(crate) fn logged<'q>(
         &mut self,
-        question: impl FnOnce() -> Question<'q>,
+        question: impl FnOnce() -> PatternQuestion<'q>,
         ask: impl FnOnce(&mut Self) -> Result<(), Mismatch>,
     ) -> Result<(), Mismatch> {
         match &mut self.log {
@@ -122,7 +122,11 @@ impl Matcher<'_> {
     }
 }
 
-fn why(question: &Question<'_>, result: &Result<(), Mismatch>, has_steps: bool) -> Option<String> {
+fn why(
+    question: &PatternQuestion<'_>,
+    result: &Result<(), Mismatch>,
+    has_steps: bool,
+) -> Option<String> {
     let is_condition = matches!(question.anchor, Some(AnchorKind::Condition | AnchorKind::Global));
     let said = match (question.anchor, question.found, result) {
         (Some(AnchorKind::Negation), None, _) => "it is not there, as wanted".to_owned(),
@@ -172,7 +176,7 @@ mod tests {
             "containers": [{"(image)": "*:latest", "imagePullPolicy": "Always"}],
             "nodeName": "?*",
         }});
-        let explained = explain(&pattern, &pod, &Limits::default());
+        let explained = explain(&pattern, &pod, &PatternLimits::default());
         let mut out = Vec::new();
         lines(&explained.steps, 0, &mut out);
         assert_eq!(
@@ -188,7 +192,7 @@ mod tests {
                 "      imagePullPolicy Failed \"Never\" does not match \"Always\"",
             ]
         );
-        assert_eq!(explained.result, crate::matches(&pattern, &pod, &Limits::default()));
+        assert_eq!(explained.result, crate::matches(&pattern, &pod, &PatternLimits::default()));
         assert!(!explained.is_cut && explained.spent > 0);
     }
 
@@ -198,7 +202,7 @@ mod tests {
         let pattern = value!({"l": [{"a": 1}]});
         let explained = |length| {
             let object = value!({"l": (list(length))});
-            explain(&pattern, &object, &Limits::default())
+            explain(&pattern, &object, &PatternLimits::default())
         };
         // The list itself, and two steps for each of its elements.
         assert!(!explained((MOST_STEPS - 1) / 2).is_cut);

@@ -11,8 +11,8 @@ use kiln_text::{Quantity, range, wildcard};
 use kiln_value::{Path, Segment, Value, json};
 
 use crate::anchor::{Anchor, AnchorKind};
-use crate::effort::{Effort, Limits};
-use crate::leaf::{Numbers, Operator, leaf_matches};
+use crate::effort::{Effort, PatternLimits};
+use crate::leaf::{LeafOperator, Numbers, leaf_matches};
 use crate::tree::{Matcher, Mismatch};
 
 /// How many changes a fix may have: more is another object.
@@ -123,12 +123,12 @@ fn is_any(pattern: &Value) -> bool {
 
 /// The smallest change after which an object meets a pattern that it fails; none where the pattern leaves a choice, or
 /// where the pattern says nothing about the object.
-pub fn fix(pattern: &Value, value: &Value, limits: &Limits) -> Option<Fix> {
+pub fn fix(pattern: &Value, value: &Value, limits: &PatternLimits) -> Option<Fix> {
     fix_counted(pattern, value, limits).0
 }
 
 /// The same, and how many steps it took.
-pub fn fix_counted(pattern: &Value, value: &Value, limits: &Limits) -> (Option<Fix>, usize) {
+pub fn fix_counted(pattern: &Value, value: &Value, limits: &PatternLimits) -> (Option<Fix>, usize) {
     let mut effort = Effort::new(limits);
     let found = search(pattern, value, &mut effort);
     (found, effort.spent())
@@ -245,22 +245,22 @@ enum Bounds<'t> {
 
 /// None if any number of values are as good.
 fn bounds(part: &str) -> Option<Bounds<'_>> {
-    let (operator, rest) = Operator::split(part);
+    let (operator, rest) = LeafOperator::split(part);
     let rest = rest.trim();
     let ends = range::ends(part, "!-").or_else(|| range::ends(part, "-"));
-    if let (Operator::Equal, Some((from, to))) = (operator, ends) {
+    if let (LeafOperator::Equal, Some((from, to))) = (operator, ends) {
         return Some(Bounds::Values(vec![from, to]));
     }
     match (operator, rest) {
         _ if wildcard::contains_wildcard(rest) => None,
-        (Operator::Equal | Operator::MoreEqual | Operator::LessEqual, rest) => {
+        (LeafOperator::Equal | LeafOperator::MoreEqual | LeafOperator::LessEqual, rest) => {
             Some(Bounds::Values(vec![rest]))
         }
-        (Operator::NotEqual, "true") => Some(Bounds::Values(vec!["false"])),
-        (Operator::NotEqual, "false") => Some(Bounds::Values(vec!["true"])),
-        (Operator::NotEqual, _) => None,
-        (Operator::More, rest) => Some(Bounds::Beyond(rest, 1)),
-        (Operator::Less, rest) => Some(Bounds::Beyond(rest, -1)),
+        (LeafOperator::NotEqual, "true") => Some(Bounds::Values(vec!["false"])),
+        (LeafOperator::NotEqual, "false") => Some(Bounds::Values(vec!["true"])),
+        (LeafOperator::NotEqual, _) => None,
+        (LeafOperator::More, rest) => Some(Bounds::Beyond(rest, 1)),
+        (LeafOperator::Less, rest) => Some(Bounds::Beyond(rest, -1)),
     }
 }
 
@@ -303,9 +303,9 @@ mod tests {
     use kiln_value::value;
 
     fn said(pattern: &Value, object: &Value) -> Option<String> {
-        let found = fix(pattern, object, &Limits::default())?;
+        let found = fix(pattern, object, &PatternLimits::default())?;
         let changed = found.applied(object).unwrap();
-        assert_eq!(crate::matches(pattern, &changed, &Limits::default()), Ok(()));
+        assert_eq!(crate::matches(pattern, &changed, &PatternLimits::default()), Ok(()));
         Some(found.to_string())
     }
 

@@ -73,7 +73,7 @@ fn text(pattern: &str, value: &Value, numbers: Numbers) -> bool {
 
 /// What stands before the rest of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operator {
+pub(crate) enum LeafOperator {
     Equal,
     NotEqual,
     More,
@@ -82,31 +82,31 @@ pub(crate) enum Operator {
     LessEqual,
 }
 
-impl Operator {
+impl LeafOperator {
     /// The operator of a pattern, and the rest. One character alone is not an operator.
     pub(crate) fn split(pattern: &str) -> (Self, &str) {
         let table = [
-            (">=", Operator::MoreEqual),
-            ("<=", Operator::LessEqual),
-            (">", Operator::More),
-            ("<", Operator::Less),
-            ("!", Operator::NotEqual),
+            (">=", LeafOperator::MoreEqual),
+            ("<=", LeafOperator::LessEqual),
+            (">", LeafOperator::More),
+            ("<", LeafOperator::Less),
+            ("!", LeafOperator::NotEqual),
         ];
         table
             .into_iter()
             .filter(|_| pattern.len() > 1)
             .find_map(|(sign, operator)| Some((operator, pattern.strip_prefix(sign)?)))
-            .unwrap_or((Operator::Equal, pattern))
+            .unwrap_or((LeafOperator::Equal, pattern))
     }
 
     fn accepts(self, found: Ordering) -> bool {
         match self {
-            Operator::Equal => found.is_eq(),
-            Operator::NotEqual => found.is_ne(),
-            Operator::More => found.is_gt(),
-            Operator::MoreEqual => found.is_ge(),
-            Operator::Less => found.is_lt(),
-            Operator::LessEqual => found.is_le(),
+            LeafOperator::Equal => found.is_eq(),
+            LeafOperator::NotEqual => found.is_ne(),
+            LeafOperator::More => found.is_gt(),
+            LeafOperator::MoreEqual => found.is_ge(),
+            LeafOperator::Less => found.is_lt(),
+            LeafOperator::LessEqual => found.is_le(),
         }
     }
 }
@@ -147,21 +147,22 @@ impl<'v> Operand<'v> {
 
     /// Whether one part of a pattern, between `|` and `&`, is met.
     fn meets(&self, part: &str) -> bool {
-        let (operator, rest) = Operator::split(part);
-        if operator == Operator::Equal && part.len() > 1 {
+        let (operator, rest) = LeafOperator::split(part);
+        if operator == LeafOperator::Equal && part.len() > 1 {
             if let Some((from, to)) = range::ends(part, "!-") {
-                return self.compares(Operator::Less, from) || self.compares(Operator::More, to);
+                return self.compares(LeafOperator::Less, from)
+                    || self.compares(LeafOperator::More, to);
             }
             if let Some((from, to)) = range::ends(part, "-") {
-                return self.compares(Operator::MoreEqual, from)
-                    && self.compares(Operator::LessEqual, to);
+                return self.compares(LeafOperator::MoreEqual, from)
+                    && self.compares(LeafOperator::LessEqual, to);
             }
         }
         self.compares(operator, rest.trim())
     }
 
     /// Compares as durations if both are, else as quantities if both are, else as text.
-    fn compares(&self, operator: Operator, wanted: &str) -> bool {
+    fn compares(&self, operator: LeafOperator, wanted: &str) -> bool {
         if let (Some(found), Ok(wanted)) = (self.duration, Duration::parse(wanted)) {
             return operator.accepts(found.cmp(&wanted));
         }
@@ -170,8 +171,8 @@ impl<'v> Operand<'v> {
         }
         let Some(found) = &self.text else { return false };
         match operator {
-            Operator::Equal => wildcard::matches(wanted, found),
-            Operator::NotEqual => !wildcard::matches(wanted, found),
+            LeafOperator::Equal => wildcard::matches(wanted, found),
+            LeafOperator::NotEqual => !wildcard::matches(wanted, found),
             _ => false,
         }
     }

@@ -16,14 +16,14 @@
 //! | `effort` | how much work that may take |
 //!
 //! ```
-//! use kiln_pattern::{Limits, Resolved, resolve_anchors};
+//! use kiln_pattern::{PatternLimits, Resolved, resolve_anchors};
 //! use kiln_value::value;
 //! let patch = value!({"spec": {"containers": [{"(image)": "*:latest", "imagePullPolicy": "Always"}]}});
 //! let pod = value!({"spec": {"containers": [
 //!     {"name": "web", "image": "web:latest"}, {"name": "db", "image": "db:1"},
 //! ]}});
 //! let plain = value!({"spec": {"containers": [{"imagePullPolicy": "Always", "name": "web"}]}});
-//! assert_eq!(resolve_anchors(&patch, &pod, &Limits::default()).unwrap(), Resolved::Patch(plain));
+//! assert_eq!(resolve_anchors(&patch, &pod, &PatternLimits::default()).unwrap(), Resolved::Patch(plain));
 //! ```
 
 mod anchor;
@@ -35,7 +35,7 @@ mod resolve;
 mod tree;
 
 pub use anchor::{Anchor, AnchorKind, anchors_in};
-pub use effort::{Limits, TooMuchWork};
+pub use effort::{PatternLimits, TooMuchWork};
 pub use explain::{Explained, MOST_STEPS, MatchStep, StepOutcome, explain};
 pub use fix::{FieldChange, FieldValue, Fix, fix, fix_counted};
 pub use leaf::value_matches;

@@ -13,7 +13,7 @@ use std::fmt;
 use kiln_value::{Key, List, Map, Path, Value};
 
 use crate::anchor::{Anchor, AnchorKind};
-use crate::effort::{Effort, Limits, TooMuchWork};
+use crate::effort::{Effort, PatternLimits, TooMuchWork};
 use crate::tree::matches_within;
 
 /// What became of a patch.
@@ -74,7 +74,7 @@ impl std::error::Error for ResolveError {}
 pub fn resolve_anchors(
     patch: &Value,
     object: &Value,
-    limits: &Limits,
+    limits: &PatternLimits,
 ) -> Result<Resolved, ResolveError> {
     let mut patch = patch.clone();
     let mut resolver = Resolver { path: Path::root(), effort: Effort::new(limits) };
@@ -413,7 +413,7 @@ mod tests {
     use kiln_value::value;
 
     fn plain(patch: &Value, object: &Value) -> Value {
-        match resolve_anchors(patch, object, &Limits::default()) {
+        match resolve_anchors(patch, object, &PatternLimits::default()) {
             Ok(Resolved::Patch(plain)) => plain,
             Ok(Resolved::Cancelled(cancelled)) => format!("cancelled at {cancelled}").into(),
             Err(error) => error.to_string().into(),
@@ -474,7 +474,7 @@ mod tests {
         let found = resolve_anchors(
             &value!({"list": patches}),
             &value!({"list": elements}),
-            &Limits { steps: 100_000 },
+            &PatternLimits { steps: 100_000 },
         );
         assert_eq!(found, Err(ResolveError::TooMuchWork(TooMuchWork { limit: 100_000 })));
     }

@@ -10,8 +10,8 @@ use kiln_text::wildcard;
 use kiln_value::{Key, List, Map, Path, Segment, Value};
 
 use crate::anchor::{Anchor, AnchorKind};
-use crate::effort::{Effort, Limits, TooMuchWork};
-use crate::explain::{Log, Question};
+use crate::effort::{Effort, PatternLimits, TooMuchWork};
+use crate::explain::{Log, PatternQuestion};
 use crate::leaf::{Numbers, leaf_matches};
 
 /// So many bytes of texts are looked at in one step.
@@ -60,7 +60,7 @@ impl std::error::Error for Mismatch {}
 ///
 /// # Errors
 /// The first mismatch, or that the question takes too much work.
-pub fn matches(pattern: &Value, value: &Value, limits: &Limits) -> Result<(), Mismatch> {
+pub fn matches(pattern: &Value, value: &Value, limits: &PatternLimits) -> Result<(), Mismatch> {
     matches_counted(pattern, value, limits).0
 }
 
@@ -68,7 +68,7 @@ pub fn matches(pattern: &Value, value: &Value, limits: &Limits) -> Result<(), Mi
 pub fn matches_counted(
     pattern: &Value,
     value: &Value,
-    limits: &Limits,
+    limits: &PatternLimits,
 ) -> (Result<(), Mismatch>, usize) {
     let mut effort = Effort::new(limits);
     let found = Matcher::new(&mut effort, Numbers::Whole).value(pattern, value);
@@ -162,8 +162,12 @@ impl<'m> Matcher<'m> {
         for (key, wanted, anchor) in order.anchors {
             self.enter(anchor.key, key.as_str());
             let found = map.get(anchor.key);
-            let question =
-                || Question { what: key.to_string(), anchor: Some(anchor.kind), wanted, found };
+            let question = || PatternQuestion {
+                what: key.to_string(),
+                anchor: Some(anchor.kind),
+                wanted,
+                found,
+            };
             match self.logged(question, |matcher| matcher.anchor(anchor, wanted, found)) {
                 Ok(()) => met = true,
                 Err(mismatch) if mismatch.passes_over() && mismatch.below => {
@@ -181,7 +185,8 @@ impl<'m> Matcher<'m> {
             let found = map.get(name);
             self.enter(name, key.as_str());
             let kind = anchor.map(|anchor| anchor.kind);
-            let question = || Question { what: key.to_string(), anchor: kind, wanted, found };
+            let question =
+                || PatternQuestion { what: key.to_string(), anchor: kind, wanted, found };
             self.logged(question, |matcher| match anchor {
                 Some(anchor) => matcher.anchor(anchor, wanted, found),
                 None => matcher.field(key, wanted, found),
@@ -242,7 +247,7 @@ impl<'m> Matcher<'m> {
             for (at, element) in list.iter().enumerate() {
                 let depth = self.depth();
                 self.enter(at, number);
-                let question = || Question::element(at, pattern, element);
+                let question = || PatternQuestion::element(at, pattern, element);
                 let outcome = self.logged(question, |matcher| matcher.value(pattern, element));
                 self.back_to(depth);
                 match outcome {
@@ -294,7 +299,7 @@ impl<'m> Matcher<'m> {
         for (at, (number, pattern, element)) in pairs.enumerate() {
             let depth = self.depth();
             self.enter(at, number);
-            let question = || Question::element(at, pattern, element);
+            let question = || PatternQuestion::element(at, pattern, element);
             let outcome = self.logged(question, |matcher| matcher.value(pattern, element));
             self.back_to(depth);
             match outcome {
@@ -510,7 +515,7 @@ mod tests {
     use kiln_value::value;
 
     fn check(pattern: &Value, value: &Value) -> Result<(), String> {
-        matches(pattern, value, &Limits::default()).map_err(|mismatch| {
+        matches(pattern, value, &PatternLimits::default()).map_err(|mismatch| {
             format!("{mismatch}{}", if mismatch.condition { " (condition)" } else { "" })
         })
     }
@@ -568,7 +573,7 @@ mod tests {
     fn a_product_of_lists_ends_at_the_limit() {
         let many = || (0..2000).map(|at| value!({"k": at})).collect::<Value>();
         let (pattern, value) = (value!({"^(list)": many()}), value!({"list": many()}));
-        let found = matches(&pattern, &value, &Limits { steps: 10_000 });
+        let found = matches(&pattern, &value, &PatternLimits { steps: 10_000 });
         assert_eq!(found.unwrap_err().too_much, Some(TooMuchWork { limit: 10_000 }));
     }
 }

@@ -51,28 +51,28 @@ impl FromStr for Level {
 
 /// The version of Kubernetes whose standard is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Version {
+pub enum PodSecurityVersion {
     /// The newest that is known.
     Latest,
     /// `v1.N`.
     Minor(u16),
 }
 
-impl Version {
+impl PodSecurityVersion {
     /// Whether something that came with `v1.minor` is in force.
     pub(crate) fn reaches(self, minor: u16) -> bool {
         match self {
-            Version::Latest => true,
-            Version::Minor(own) => own >= minor,
+            PodSecurityVersion::Latest => true,
+            PodSecurityVersion::Minor(own) => own >= minor,
         }
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for PodSecurityVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Version::Latest => f.write_str("latest"),
-            Version::Minor(minor) => write!(f, "v1.{minor}"),
+            PodSecurityVersion::Latest => f.write_str("latest"),
+            PodSecurityVersion::Minor(minor) => write!(f, "v1.{minor}"),
         }
     }
 }
@@ -82,12 +82,12 @@ impl fmt::Display for Version {
 #[error("must be \"latest\" or \"v1.x\"")]
 pub struct UnknownVersion;
 
-impl FromStr for Version {
+impl FromStr for PodSecurityVersion {
     type Err = UnknownVersion;
 
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
         if text == "latest" {
-            return Ok(Version::Latest);
+            return Ok(PodSecurityVersion::Latest);
         }
         let minor = text.strip_prefix("v1.").ok_or(UnknownVersion)?;
         let plain = minor.bytes().all(|b| b.is_ascii_digit())
@@ -97,6 +97,6 @@ impl FromStr for Version {
             return Err(UnknownVersion);
         }
         // A version that no release will reach means what the newest means.
-        Ok(minor.parse().map_or(Version::Latest, Version::Minor))
+        Ok(minor.parse().map_or(PodSecurityVersion::Latest, PodSecurityVersion::Minor))
     }
 }

@@ -1,11 +1,11 @@
 //! Kubernetes' Pod Security Standards: what each level forbids, in every version of Kubernetes.
 //!
 //! ```
-//! use kiln_podsecurity::{Level, Pod, Standard, Version};
+//! use kiln_podsecurity::{Level, Pod, Standard, PodSecurityVersion};
 //! use kiln_value::{Path, value};
 //! let pod = value!({"spec": {"hostNetwork": true, "containers": [{"name": "web", "image": "web:1"}]}});
 //! let pod = Pod::read(pod.get("metadata"), pod.get("spec")).unwrap();
-//! let baseline = Standard::of_kubernetes(Level::Baseline, Version::Latest);
+//! let baseline = Standard::of_kubernetes(Level::Baseline, PodSecurityVersion::Latest);
 //! let violations = baseline.check(&pod);
 //! assert_eq!(violations.len(), 1);
 //! assert_eq!(violations[0].reason, "host namespaces");
@@ -28,6 +28,6 @@ mod violation;
 
 pub use checks::{Control, Covers, Standard};
 pub use exclusion::{Exclusion, leave_out};
-pub use level::{Level, UnknownLevel, UnknownVersion, Version};
+pub use level::{Level, PodSecurityVersion, UnknownLevel, UnknownVersion};
 pub use pod::{ContainerList, Malformed, Pod};
-pub use violation::{BadValue, Fault, FieldError, Violation, describe};
+pub use violation::{BadValue, FieldError, FieldFault, Violation, describe};

@@ -33,14 +33,14 @@ pub struct FieldError {
     /// Where it is, from the root of the Pod.
     pub path: Path,
     /// What is wrong about it.
-    pub fault: Fault,
+    pub fault: FieldFault,
     /// The container it belongs to, counted as [`Pod`] does; none for fields of the Pod itself.
     pub(crate) container: Option<usize>,
 }
 
 /// What is wrong about a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum FieldFault {
     /// A required field is missing.
     Required,
     /// It has a value that it must not have.
@@ -86,19 +86,19 @@ impl FieldError {
 
     /// Whether the field has no value at all.
     pub fn is_unset(&self) -> bool {
-        matches!(self.fault, Fault::Required | Fault::Forbidden(BadValue::Unset))
+        matches!(self.fault, FieldFault::Required | FieldFault::Forbidden(BadValue::Unset))
     }
 
     /// The bad values, as exclusions name them; none for a field without one.
     pub(crate) fn bad_values(&self) -> Vec<String> {
         match &self.fault {
-            Fault::Required | Fault::Forbidden(BadValue::Any) => Vec::new(),
-            Fault::Forbidden(BadValue::Unset) => vec!["nil".to_owned()],
-            Fault::Forbidden(BadValue::Text(text)) if text.is_empty() => Vec::new(),
-            Fault::Forbidden(BadValue::Text(text)) => vec![text.clone()],
-            Fault::Forbidden(BadValue::Bool(value)) => vec![value.to_string()],
-            Fault::Forbidden(BadValue::Int(value)) => vec![value.to_string()],
-            Fault::Forbidden(BadValue::List(list)) => list.clone(),
+            FieldFault::Required | FieldFault::Forbidden(BadValue::Any) => Vec::new(),
+            FieldFault::Forbidden(BadValue::Unset) => vec!["nil".to_owned()],
+            FieldFault::Forbidden(BadValue::Text(text)) if text.is_empty() => Vec::new(),
+            FieldFault::Forbidden(BadValue::Text(text)) => vec![text.clone()],
+            FieldFault::Forbidden(BadValue::Bool(value)) => vec![value.to_string()],
+            FieldFault::Forbidden(BadValue::Int(value)) => vec![value.to_string()],
+            FieldFault::Forbidden(BadValue::List(list)) => list.clone(),
         }
     }
 
@@ -106,22 +106,22 @@ impl FieldError {
     pub fn describe(&self, pod_at: &Path) -> String {
         let field = self.field(pod_at);
         let value = match &self.fault {
-            Fault::Required => return format!("{field}: Required value"),
-            Fault::Forbidden(BadValue::Any) => return format!("{field}: Forbidden"),
-            Fault::Forbidden(BadValue::Text(text)) if text.is_empty() => {
+            FieldFault::Required => return format!("{field}: Required value"),
+            FieldFault::Forbidden(BadValue::Any) => return format!("{field}: Forbidden"),
+            FieldFault::Forbidden(BadValue::Text(text)) if text.is_empty() => {
                 return format!("{field}: Forbidden");
             }
-            Fault::Forbidden(BadValue::Unset) => "nil".to_owned(),
-            Fault::Forbidden(BadValue::Text(text)) => text.clone(),
-            Fault::Forbidden(BadValue::Bool(value)) => value.to_string(),
-            Fault::Forbidden(BadValue::Int(value)) => value.to_string(),
-            Fault::Forbidden(BadValue::List(list)) => format!("[{}]", list.join(" ")),
+            FieldFault::Forbidden(BadValue::Unset) => "nil".to_owned(),
+            FieldFault::Forbidden(BadValue::Text(text)) => text.clone(),
+            FieldFault::Forbidden(BadValue::Bool(value)) => value.to_string(),
+            FieldFault::Forbidden(BadValue::Int(value)) => value.to_string(),
+            FieldFault::Forbidden(BadValue::List(list)) => format!("[{}]", list.join(" ")),
         };
         format!("{field} is forbidden, forbidden values found: {value}")
     }
 
     pub(crate) fn of_pod(path: Path, bad: BadValue) -> Self {
-        FieldError { path, fault: Fault::Forbidden(bad), container: None }
+        FieldError { path, fault: FieldFault::Forbidden(bad), container: None }
     }
 }
 

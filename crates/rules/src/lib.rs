@@ -74,6 +74,6 @@ pub use trigger::{
     Filter, FilterSemantics, Filters, Payload, Subject, Trigger, UserFilter, any_pair_matches,
 };
 pub use validate::{
-    ActionOverride, Actions, Answers, Check, CheckLoop, Deny, Expressions, FailureActions, Pattern,
-    PodSecurity, Validate, Validation,
+    ActionOverride, Actions, Answers, CheckLoop, Deny, Expressions, FailureActions, Pattern,
+    PodSecurity, Validate, ValidateCheck, Validation,
 };

@@ -15,7 +15,7 @@ use crate::script::Expression;
 /// Checks objects.
 #[derive(Clone, Debug)]
 pub struct Validate {
-    pub check: Check,
+    pub check: ValidateCheck,
     /// What to say of an object that fails, to be filled in when it does.
     pub message: Option<Template>,
     /// What becomes of an object that fails.
@@ -27,7 +27,7 @@ pub struct Validate {
 }
 
 #[derive(Clone, Debug)]
-pub enum Check {
+pub enum ValidateCheck {
     /// The object is as a pattern says.
     Pattern(Pattern),
     /// The object is as at least one of these patterns says.
@@ -71,7 +71,7 @@ pub struct CheckLoop {
     pub foreach: ForEach,
     /// Whether patterns look at the element: only at maps when left out.
     pub element_scope: Option<bool>,
-    pub check: Check,
+    pub check: ValidateCheck,
 }
 
 /// Expressions that must all be true.
@@ -166,15 +166,17 @@ impl Actions {
 impl Validate {
     /// Every pattern, also those in loops.
     pub fn patterns(&self) -> Vec<&Pattern> {
-        fn of<'c>(check: &'c Check, found: &mut Vec<&'c Pattern>) {
+        fn of<'c>(check: &'c ValidateCheck, found: &mut Vec<&'c Pattern>) {
             match check {
-                Check::Pattern(pattern) => found.push(pattern),
-                Check::AnyPattern(patterns) => found.extend(patterns),
-                Check::Loops(loops) => loops.iter().for_each(|entry| of(&entry.check, found)),
-                Check::Deny(_)
-                | Check::Expressions(_)
-                | Check::Answers(_)
-                | Check::PodSecurity(_) => {}
+                ValidateCheck::Pattern(pattern) => found.push(pattern),
+                ValidateCheck::AnyPattern(patterns) => found.extend(patterns),
+                ValidateCheck::Loops(loops) => {
+                    loops.iter().for_each(|entry| of(&entry.check, found));
+                }
+                ValidateCheck::Deny(_)
+                | ValidateCheck::Expressions(_)
+                | ValidateCheck::Answers(_)
+                | ValidateCheck::PodSecurity(_) => {}
             }
         }
         let mut found = Vec::new();
@@ -185,13 +187,13 @@ impl Validate {
     /// Every expression in CEL.
     pub fn expressions(&self) -> Vec<&Expression> {
         match &self.check {
-            Check::Expressions(expressions) => {
+            ValidateCheck::Expressions(expressions) => {
                 let all = expressions.validations.iter();
                 all.flat_map(|one| [Some(&one.expression), one.message_expression.as_ref()])
                     .flatten()
                     .collect()
             }
-            Check::Answers(answers) => answers.expressions.iter().collect(),
+            ValidateCheck::Answers(answers) => answers.expressions.iter().collect(),
             _ => Vec::new(),
         }
     }

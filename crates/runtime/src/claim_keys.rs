@@ -74,11 +74,12 @@ async fn ensure(shared: &AppState) -> Result<ClaimKeys, String> {
     let id = ObjectId::new(Gvk::new("v1", "Secret"), namespace, NAME);
     let kinds = shared.kinds.borrow().clone();
     for _ in 0..RACES {
-        let stored = match carry_out(&shared.controller, &kinds, &Call::Get(id.clone())).await {
-            Ok(reply) => reply.object(),
-            Err(error) if error.reason == Reason::NotFound => None,
-            Err(error) => return Err(error.to_string()),
-        };
+        let stored =
+            match carry_out(&shared.clients.controller, &kinds, &Call::Get(id.clone())).await {
+                Ok(reply) => reply.object(),
+                Err(error) if error.reason == Reason::NotFound => None,
+                Err(error) => return Err(error.to_string()),
+            };
         let mut keys = stored.as_ref().map(read).unwrap_or_default();
         let now = now();
         if keys.first().is_some_and(|newest| made_at(newest) + RENEWED_AFTER > now) {
@@ -95,7 +96,7 @@ async fn ensure(shared: &AppState) -> Result<ClaimKeys, String> {
                 Call::update(secret)
             }
         };
-        match carry_out(&shared.controller, &kinds, &call).await {
+        match carry_out(&shared.clients.controller, &kinds, &call).await {
             Ok(_) => {
                 tracing::info!(secret = NAME, "stored a new key for claims");
                 return Ok(ClaimKeys::new(keys));

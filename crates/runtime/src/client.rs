@@ -13,7 +13,7 @@ use kiln_value::{KeyTable, Value, json, value};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::path::{Address, path};
 
 /// The longest answer that is read: a page of 500 large objects.
@@ -74,7 +74,10 @@ impl Client {
     ///
     /// # Errors
     /// When there are no credentials, or they cannot be read.
-    pub async fn connect(options: &Options, user: Option<&str>) -> Result<Self, ConnectError> {
+    pub async fn connect(
+        options: &RuntimeOptions,
+        user: Option<&str>,
+    ) -> Result<Self, ConnectError> {
         let mut config = load(options).await?;
         // A watch says something at least once a minute, and the server ends it after some minutes.
         config.read_timeout = None;
@@ -254,7 +257,7 @@ fn describe(error: &dyn std::error::Error) -> String {
     text
 }
 
-async fn load(options: &Options) -> Result<kube::Config, ConnectError> {
+async fn load(options: &RuntimeOptions) -> Result<kube::Config, ConnectError> {
     let chosen =
         KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
     let wrong = |what: String, error: &dyn std::error::Error| ConnectError {

@@ -3,12 +3,14 @@
 //! It has a thread of its own (`run`), because the controller evaluates rules there: what is waited for comes over channels from
 //! tasks of the runtime, and what is to be written goes to such tasks, through the fence of the term.
 
+mod inputs;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
-use kiln_controller::{Controller, ControllerEvent, Lookup, Request, Settings};
+use kiln_controller::{CallRequest, Controller, ControllerEvent, Lookup, LookupQuestion, Settings};
 use kiln_engine::{ExternalData as _, ExternalDataError, Globals, ObservedRequest};
 use kiln_object::Gvk;
 use kiln_services::Services;
@@ -29,6 +31,8 @@ use crate::supervisor::{self, caught};
 use crate::tasks::{answer_in_thread, answer_or, call, tell_answer};
 use crate::watch::{Subject, WatchNews, Watcher};
 
+use inputs::{Heard, LoopInputs};
+
 /// How many watch events, answers and hints are taken in before the controller decides again.
 const AT_ONCE: usize = 512;
 /// How many services are asked at the same time.
@@ -39,7 +43,7 @@ const STUCK: Duration = Duration::from_secs(300);
 /// How long to wait before a kind is listed again whose watch panicked.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
 
-type Answer = (u64, Result<Reply, ApiError>);
+type CallAnswer = (u64, Result<Reply, ApiError>);
 type ToldAnswer = (u64, kiln_controller::LookupResult);
 
 /// The controller and what it needs to act.
@@ -53,21 +57,39 @@ pub(crate) struct ControllerLoop {
     tasks: JoinSet<()>,
     /// What is written goes through it: a replica without the Lease writes nothing.
     fence: Arc<Fence>,
-    told: mpsc::Sender<(Gvk, WatchNews)>,
-    answers: mpsc::Sender<Answer>,
-    /// What services answer to questions.
-    told_answers: mpsc::Sender<ToldAnswer>,
+    senders: TaskSenders,
+    permits: TaskPermits,
     services: Services,
-    asking: Arc<Semaphore>,
-    permits: Arc<Semaphore>,
     /// What the ConfigMap says.
     config: kiln_admission::Settings,
-    reported: Option<Instant>,
+    report: StateReport,
+    on_stored: fn(),
+}
+
+/// Where tasks tell what they found out.
+struct TaskSenders {
+    told: mpsc::Sender<(Gvk, WatchNews)>,
+    answers: mpsc::Sender<CallAnswer>,
+    /// What services answer to questions.
+    told_answers: mpsc::Sender<ToldAnswer>,
+}
+
+/// How many tasks may be under way.
+struct TaskPermits {
+    /// Calls to the API server.
+    calls: Arc<Semaphore>,
+    /// Questions to services.
+    services: Arc<Semaphore>,
+}
+
+/// When the state of the controller was told last.
+#[derive(Default)]
+struct StateReport {
+    last: Option<Instant>,
     /// Something may have changed since.
-    owes_report: bool,
+    is_due: bool,
     /// Panics of the controller that are counted.
     panics: u64,
-    on_stored: fn(),
 }
 
 /// Why the controller does not act any more.
@@ -93,47 +115,31 @@ pub(crate) async fn drive(
     acting: &Acting,
     hints: &mut mpsc::Receiver<ObservedRequest>,
     fence: Arc<Fence>,
-    mut term: TermEnd,
+    term: TermEnd,
 ) -> Ended {
-    let (told, mut news) = mpsc::channel(1024);
-    let (answers, mut answered) = mpsc::channel(256);
-    let (told_answers, mut services_answered) = mpsc::channel(256);
-    let mut kinds = shared.kinds.clone();
-    let mut registry = shared.registry.clone();
-    let mut globals = shared.globals.subscribe();
-    let mut shutdown = shared.shutdown.clone();
-    let known = kinds.borrow_and_update().clone();
-    let watcher = Watcher {
-        client: shared.controller.clone(),
+    let (told, news) = mpsc::channel(1024);
+    let (answers, answered) = mpsc::channel(256);
+    let (told_answers, services_answered) = mpsc::channel(256);
+    let senders = TaskSenders { told, answers, told_answers };
+    let (known_keys, claim_keys) = watch::channel(None);
+    let mut inputs = LoopInputs {
+        news,
+        answered,
+        services_answered,
+        hints,
         kinds: shared.kinds.clone(),
-        stale_after: shared.options.stale_after,
-        health: Arc::clone(&shared.health),
-        purpose: "controller".into(),
-        metrics: Arc::clone(&shared.metrics),
+        registry: shared.registry.clone(),
+        globals: shared.globals.subscribe(),
+        claim_keys,
+        shutdown: shared.shutdown.clone(),
+        term,
     };
+    let kinds = inputs.kinds.borrow_and_update().clone();
     let evaluation =
         CountedEvaluation { inner: (acting.evaluate)(), metrics: Arc::clone(&shared.metrics) };
-    let mut driver = ControllerLoop {
-        controller: Controller::new(settings, known).evaluating_with(Box::new(evaluation)),
-        on_stored: acting.on_stored,
-        watcher,
-        watches: HashMap::new(),
-        tasks: JoinSet::new(),
-        fence,
-        told,
-        answers,
-        told_answers,
-        services: Services::new(shared.options.services.clone()),
-        asking: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)),
-        permits: Arc::new(Semaphore::new(shared.options.calls_at_once)),
-        config: shared.options.settings(),
-        reported: None,
-        owes_report: false,
-        panics: 0,
-        shared,
-    };
+    let controller = Controller::new(settings, kinds).evaluating_with(Box::new(evaluation));
+    let mut driver = ControllerLoop::new(shared, controller, senders, fence, acting.on_stored);
     driver.shared.health.bad("controller", "its caches are not synced yet");
-    let (known_keys, mut claim_keys) = watch::channel(None);
     driver.tasks.spawn(claim_keys::keep(driver.shared.clone(), known_keys));
     let mut ending = false;
     let began = Instant::now();
@@ -141,85 +147,97 @@ pub(crate) async fn drive(
     loop {
         driver.shared.health.runs(PART, STUCK);
         // Another replica may lead after a slow read.
-        if term.has_come() {
+        if inputs.term.has_come() {
             return Ended::LeaseLost;
         }
         if !informed {
-            let stored = registry.borrow_and_update().clone();
-            let held = globals.borrow_and_update().clone();
-            let keys = claim_keys.borrow_and_update().clone();
-            informed = keys.is_some() && is_informed(&stored, &held, began.elapsed());
-            driver.controller.configure(|settings| settings.claim_keys = keys.unwrap_or_default());
-            driver.stored(&stored);
-            driver.controller.set_globals(held);
+            informed = driver.inform(&mut inputs, began.elapsed());
         }
         // One permit per call under way: all of them free means that the last answer is in.
         if !ending {
             if informed {
                 driver.act();
             }
-        } else if driver.permits.available_permits() == driver.shared.options.calls_at_once {
+        } else if driver.is_quiet() {
             return Ended::Told;
         }
-        let wait = match driver.controller.next_time() {
-            _ if !informed => Duration::from_millis(200),
-            None => Duration::from_secs(60),
-            Some(time) => Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000)),
-        };
-        let owes = driver.owes_report || driver.controller.has_reports();
-        let wait = if owes { wait.min(REPORT) } else { wait };
-        tokio::select! {
-            Some((gvk, told)) = news.recv() => {
-                driver.told(&gvk, told);
-                // Events come in bursts (a list has thousands). Taking many before acting lets the work queue join
-                // those of one key; the bound keeps answers and the Lease from waiting behind a burst.
-                for _ in 0..AT_ONCE {
-                    let Ok((gvk, told)) = news.try_recv() else { break };
-                    driver.told(&gvk, told);
-                }
-            }
-            Some((ticket, answer)) = answered.recv() => {
-                driver.controller.answer(ticket, answer, now());
-                for _ in 0..AT_ONCE {
-                    let Ok((ticket, answer)) = answered.try_recv() else { break };
-                    driver.controller.answer(ticket, answer, now());
-                }
-            }
-            Some((number, answer)) = services_answered.recv() => {
-                driver.controller.answered(number, answer, now());
-                for _ in 0..AT_ONCE {
-                    let Ok((number, answer)) = services_answered.try_recv() else { break };
-                    driver.controller.answered(number, answer, now());
-                }
-            }
-            Some(hint) = hints.recv() => driver.hint(hint),
-            Ok(()) = kinds.changed() => {
-                let known = kinds.borrow_and_update().clone();
-                driver.controller.set_kinds(known);
-            }
-            Ok(()) = registry.changed() => {
-                let stored = registry.borrow_and_update().clone();
-                driver.stored(&stored);
-            }
-            Ok(()) = globals.changed() => {
-                driver.controller.set_globals(globals.borrow_and_update().clone());
-            }
-            Ok(()) = claim_keys.changed() => {
-                let keys = claim_keys.borrow_and_update().clone().unwrap_or_default();
-                driver.controller.configure(|settings| settings.claim_keys = keys);
-            }
-            Ok(()) = shutdown.changed() => ending = *shutdown.borrow(),
-            () = term.comes() => return Ended::LeaseLost,
-            () = tokio::time::sleep(wait) => {}
+        let wait = driver.wait(informed);
+        match driver.hear(&mut inputs, wait).await {
+            Heard::Input => {}
+            Heard::Shutdown => ending = *inputs.shutdown.borrow(),
+            Heard::TermEnd => return Ended::LeaseLost,
         }
         // What else has come meanwhile belongs to the same look at things.
-        while let Ok(hint) = hints.try_recv() {
+        while let Ok(hint) = inputs.hints.try_recv() {
             driver.hint(hint);
         }
     }
 }
 
 impl ControllerLoop {
+    fn new(
+        shared: AppState,
+        controller: Controller,
+        senders: TaskSenders,
+        fence: Arc<Fence>,
+        on_stored: fn(),
+    ) -> Self {
+        let watcher = Watcher {
+            client: shared.clients.controller.clone(),
+            kinds: shared.kinds.clone(),
+            stale_after: shared.options.stale_after,
+            health: Arc::clone(&shared.health),
+            purpose: "controller".into(),
+            metrics: Arc::clone(&shared.metrics),
+        };
+        ControllerLoop {
+            controller,
+            watcher,
+            watches: HashMap::new(),
+            tasks: JoinSet::new(),
+            fence,
+            senders,
+            permits: TaskPermits {
+                calls: Arc::new(Semaphore::new(shared.options.calls_at_once)),
+                services: Arc::new(Semaphore::new(QUESTIONS_AT_ONCE)),
+            },
+            services: Services::new(shared.options.services.clone()),
+            config: shared.options.settings(),
+            report: StateReport::default(),
+            on_stored,
+            shared,
+        }
+    }
+
+    /// Takes over what is known before the controller acts: exceptions, settings, policies, the global context and the
+    /// keys of claims. Whether that is enough.
+    fn inform(&mut self, inputs: &mut LoopInputs<'_>, waited: Duration) -> bool {
+        let stored = inputs.registry.borrow_and_update().clone();
+        let held = inputs.globals.borrow_and_update().clone();
+        let keys = inputs.claim_keys.borrow_and_update().clone();
+        let informed = keys.is_some() && is_informed(&stored, &held, waited);
+        self.controller.configure(|settings| settings.claim_keys = keys.unwrap_or_default());
+        self.stored(&stored);
+        self.controller.set_globals(held);
+        informed
+    }
+
+    /// Whether no call is under way.
+    fn is_quiet(&self) -> bool {
+        self.permits.calls.available_permits() == self.shared.options.calls_at_once
+    }
+
+    /// How long nothing is to be done.
+    fn wait(&self, informed: bool) -> Duration {
+        let wait = match self.controller.next_time() {
+            _ if !informed => Duration::from_millis(200),
+            None => Duration::from_secs(60),
+            Some(time) => Duration::from_millis(time.saturating_sub(now()).clamp(1, 60_000)),
+        };
+        let is_due = self.report.is_due || self.controller.has_reports();
+        if is_due { wait.min(REPORT) } else { wait }
+    }
+
     fn told(&mut self, gvk: &Gvk, told: WatchNews) {
         match told {
             WatchNews::Event(event) => self.controller.watched(gvk, &event, now()),
@@ -246,7 +264,7 @@ impl ControllerLoop {
         let on = !self.services.are_off();
         self.controller.configure(|settings| {
             configure(settings, &config);
-            settings.services = on;
+            settings.rules.services = on;
         });
         self.config = config;
         self.controller.set_policies(stored.for_controller(), now());
@@ -265,15 +283,29 @@ impl ControllerLoop {
             self.begin(request);
         }
         let panics = self.controller.panics();
-        supervisor::count(&self.shared.metrics, "evaluation", panics - self.panics);
-        self.panics = panics;
+        supervisor::count(&self.shared.metrics, "evaluation", panics - self.report.panics);
+        self.report.panics = panics;
+        self.begin_watches();
+        for question in self.controller.take_questions() {
+            self.begin_lookup(question);
+        }
+        for news in self.controller.take_news() {
+            self.tell(news);
+        }
+        self.tell_reports();
+        self.tell_work();
+        self.report();
+    }
+
+    /// Begins the watches of kinds that the controller follows since.
+    fn begin_watches(&mut self) {
         for (gvk, revision) in self.controller.watches() {
             let key = KindKey::of(&gvk);
             if self.watches.contains_key(&key) {
                 continue;
             }
             let subject = Subject::all(gvk);
-            let (watcher, told) = (self.watcher.clone(), self.told.clone());
+            let (watcher, told) = (self.watcher.clone(), self.senders.told.clone());
             let standing = watcher.standing(&subject);
             let task = self.tasks.spawn(async move {
                 let following = watcher.follow(&subject, revision, &told, &standing);
@@ -284,53 +316,50 @@ impl ControllerLoop {
             });
             self.watches.insert(key, task);
         }
-        for question in self.controller.take_questions() {
-            let (services, answers) = (self.services.clone(), self.told_answers.clone());
-            let (client, kinds) =
-                (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
-            let (asking, rights) = (Arc::clone(&self.asking), Arc::clone(&self.shared.rights));
-            let permits = Arc::clone(&self.permits);
-            let metrics = Arc::clone(&self.shared.metrics);
-            self.tasks.spawn(async move {
-                let number = question.number;
-                match question.asked {
-                    Lookup::Access(right) => {
-                        let Ok(permit) = permits.acquire().await else { return };
-                        let asking = rights.may_read(&client, &kinds, &right);
-                        let allowed = answer_or(&metrics, asking, |why| {
-                            Err(format!(
-                                "cannot check the permissions of {}: {why}",
-                                right.user.username
-                            ))
-                        });
-                        let answer = kiln_controller::LookupResult::Access(allowed.await);
-                        tell_answer(permit, &answers, (number, answer)).await;
-                    }
-                    Lookup::Service(asked) => {
-                        // Reviews need threads as well: a slow service must not take them all.
-                        let Ok(permit) = asking.acquire().await else { return };
-                        let url = asked.request().url.to_owned();
-                        let exchange = move || services.exchange(&asked.request());
-                        let answer = answer_in_thread(&metrics, exchange, |why| {
-                            Err(ExternalDataError::failed(format!("{url}: {why}")))
-                        });
-                        let answer = kiln_controller::LookupResult::Service(answer.await);
-                        tell_answer(permit, &answers, (number, answer)).await;
-                    }
+    }
+
+    /// Asks a service, or the API server about rights.
+    fn begin_lookup(&mut self, question: LookupQuestion) {
+        let (services, answers) = (self.services.clone(), self.senders.told_answers.clone());
+        let (client, kinds) =
+            (self.shared.clients.controller.clone(), self.shared.kinds.borrow().clone());
+        let (asking, rights) =
+            (Arc::clone(&self.permits.services), Arc::clone(&self.shared.rights));
+        let permits = Arc::clone(&self.permits.calls);
+        let metrics = Arc::clone(&self.shared.metrics);
+        self.tasks.spawn(async move {
+            let number = question.number;
+            match question.asked {
+                Lookup::Access(right) => {
+                    let Ok(permit) = permits.acquire().await else { return };
+                    let asking = rights.may_read(&client, &kinds, &right);
+                    let allowed = answer_or(&metrics, asking, |why| {
+                        Err(format!(
+                            "cannot check the permissions of {}: {why}",
+                            right.user.username
+                        ))
+                    });
+                    let answer = kiln_controller::LookupResult::Access(allowed.await);
+                    tell_answer(permit, &answers, (number, answer)).await;
                 }
-            });
-        }
-        for news in self.controller.take_news() {
-            self.tell(news);
-        }
-        self.tell_reports();
-        self.tell_work();
-        self.report();
+                Lookup::Service(asked) => {
+                    // Reviews need threads as well: a slow service must not take them all.
+                    let Ok(permit) = asking.acquire().await else { return };
+                    let url = asked.request().url.to_owned();
+                    let exchange = move || services.exchange(&asked.request());
+                    let answer = answer_in_thread(&metrics, exchange, |why| {
+                        Err(ExternalDataError::failed(format!("{url}: {why}")))
+                    });
+                    let answer = kiln_controller::LookupResult::Service(answer.await);
+                    tell_answer(permit, &answers, (number, answer)).await;
+                }
+            }
+        });
     }
 
     /// Passes on what is to be reported, as far as there is room: the rest waits for the next look.
     fn tell_reports(&mut self) {
-        while let Ok(room) = self.shared.findings.try_reserve() {
+        while let Ok(room) = self.shared.news.findings.try_reserve() {
             let Some(told) = self.controller.take_report() else { break };
             room.send(ReportNews::of_trigger(told));
         }
@@ -343,7 +372,7 @@ impl ControllerLoop {
             (true, false) => ActivityState::Busy,
             (true, true) => ActivityState::Idle,
         };
-        self.shared.work.send_if_modified(|known| std::mem::replace(known, work) != work);
+        self.shared.progress.work.send_if_modified(|known| std::mem::replace(known, work) != work);
     }
 
     fn tell(&self, news: ControllerEvent) {
@@ -377,7 +406,7 @@ impl ControllerLoop {
             [("policy", policy.as_str()), ("rule", rule.rule.as_str()), ("result", result)];
         self.shared.metrics.count("kiln_rule_results_total", &labels);
         // Events are for people: when there are too many of them, some are left out.
-        let _ = self.shared.happened.try_send(Happened::Told(news));
+        let _ = self.shared.news.happened.try_send(Happened::Told(news));
     }
 
     /// Tells what keeps policies from firing, when that is something else than before.
@@ -389,7 +418,7 @@ impl ControllerLoop {
         for (policy, what) in self.controller.unreadable_triggers() {
             troubles.entry(policy).or_default().push(what);
         }
-        let before = self.shared.troubles.borrow().clone();
+        let before = self.shared.progress.troubles.borrow().clone();
         if before.as_ref() == Some(&troubles) {
             return;
         }
@@ -398,15 +427,16 @@ impl ControllerLoop {
             for what in found.iter().filter(|what| known.is_none_or(|k| !k.contains(what))) {
                 tracing::warn!(%policy, why = what, "cannot read triggers");
                 let news = Happened::Unreadable { policy: policy.clone(), what: what.clone() };
-                let _ = self.shared.happened.try_send(news);
+                let _ = self.shared.news.happened.try_send(news);
             }
         }
-        self.shared.troubles.send_replace(Some(troubles));
+        self.shared.progress.troubles.send_replace(Some(troubles));
     }
 
-    fn begin(&mut self, request: Request) {
-        let (client, kinds) = (self.shared.controller.clone(), self.shared.kinds.borrow().clone());
-        let (answers, permits) = (self.answers.clone(), Arc::clone(&self.permits));
+    fn begin(&mut self, request: CallRequest) {
+        let (client, kinds) =
+            (self.shared.clients.controller.clone(), self.shared.kinds.borrow().clone());
+        let (answers, permits) = (self.senders.answers.clone(), Arc::clone(&self.permits.calls));
         let metrics = Arc::clone(&self.shared.metrics);
         let (rights, fence) = (Arc::clone(&self.shared.rights), Arc::clone(&self.fence));
         self.tasks.spawn(async move {
@@ -431,11 +461,11 @@ impl ControllerLoop {
     }
 
     fn report(&mut self) {
-        self.owes_report = self.reported.is_some_and(|last| last.elapsed() < REPORT);
-        if self.owes_report {
+        self.report.is_due = self.report.last.is_some_and(|last| last.elapsed() < REPORT);
+        if self.report.is_due {
             return;
         }
-        self.reported = Some(Instant::now());
+        self.report.last = Some(Instant::now());
         let metrics = &self.shared.metrics;
         let mut waiting: BTreeMap<&str, u32> = BTreeMap::new();
         for (_, condition) in self.controller.conditions() {
@@ -475,11 +505,11 @@ const PATIENCE: u64 = 300;
 
 /// What users decide that concerns the controller.
 pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
-    settings.filters = config.filters.clone();
-    settings.limits = config.limits;
-    settings.authors = config.authors;
-    settings.protected_namespaces.clone_from(&config.protected_namespaces);
-    settings.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
+    settings.rules.filters = config.filters.clone();
+    settings.rules.limits = config.limits;
+    settings.rules.authors = config.authors;
+    settings.rules.protected_namespaces.clone_from(&config.protected_namespaces);
+    settings.requests.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
 }
 
 /// The time, in milliseconds.

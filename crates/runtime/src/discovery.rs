@@ -30,7 +30,7 @@ const WATCH_AGAIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct Discovery {
     /// Of `/api` and of `/apis`.
-    parts: [Part; 2],
+    parts: [DiscoveryPart; 2],
     rumours: Rumours,
 }
 
@@ -46,7 +46,7 @@ impl Rumours {
 }
 
 #[derive(Debug, Default)]
-struct Part {
+struct DiscoveryPart {
     etag: Option<String>,
     groups: Vec<Value>,
 }

@@ -89,9 +89,9 @@ pub(crate) async fn write(shared: AppState, happened: Arc<Mutex<mpsc::Receiver<H
         // Each side writes as itself.
         let client = match &happened {
             Happened::Mutated { .. } | Happened::Checked { scanned: false, .. } => {
-                &shared.admission
+                &shared.clients.admission
             }
-            _ => &shared.controller,
+            _ => &shared.clients.controller,
         };
         for said in said(&happened, &registry).into_iter().filter(|said| said.is_wanted(&config)) {
             number += 1;
@@ -128,24 +128,17 @@ impl Said {
 }
 
 fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
-    let mutated = |rule: &RuleId, object: &ObjectId| Said {
-        regarding: policy(&rule.policy, registry),
-        related: Some(reference(object, None)),
-        reason: APPLIED,
-        action: "Resource Mutated",
-        note: format!("{} {}: rule {} changed it", object.gvk.kind, place(object), rule.rule),
-    };
-    let news = match happened {
-        Happened::Told(news) => news,
-        Happened::Mutated { rule, object } => return vec![mutated(rule, object)],
+    match happened {
+        Happened::Told(news) => reconciled(news, registry),
+        Happened::Mutated { rule, object } => vec![mutated(rule, object, registry)],
         Happened::Checked { object, results, blocked, .. } => {
-            return of_results(object, results, *blocked, registry);
+            of_results(object, results, *blocked, registry)
         }
-        Happened::Cleanup(event) => return cleaned(event, registry),
+        Happened::Cleanup(event) => cleaned(event, registry),
         Happened::Unreadable { policy, what } | Happened::NotRun { policy, what } => {
             let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
             let uid = stored.and_then(|stored| metadata::uid(&stored.object));
-            return vec![Said {
+            vec![Said {
                 regarding: reference(policy, uid),
                 related: None,
                 reason: match happened {
@@ -154,9 +147,24 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
                 },
                 action: "None",
                 note: format!("policy {}: {what}", policy.name),
-            }];
+            }]
         }
-    };
+    }
+}
+
+/// A rule changed an object.
+fn mutated(rule: &RuleId, object: &ObjectId, registry: &Registry) -> Said {
+    Said {
+        regarding: policy(&rule.policy, registry),
+        related: Some(reference(object, None)),
+        reason: APPLIED,
+        action: "Resource Mutated",
+        note: format!("{} {}: rule {} changed it", object.gvk.kind, place(object), rule.rule),
+    }
+}
+
+/// What the controller did, or could not do.
+fn reconciled(news: &ControllerEvent, registry: &Registry) -> Vec<Said> {
     match news {
         ControllerEvent::Made { rule, target } => {
             let key = rule.policy.key();
@@ -180,7 +188,7 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
                 },
             ]
         }
-        ControllerEvent::Changed { rule, target } => vec![mutated(rule, target)],
+        ControllerEvent::Changed { rule, target } => vec![mutated(rule, target, registry)],
         ControllerEvent::Failed { rule, trigger, condition } => vec![Said {
             regarding: policy(&rule.policy, registry),
             related: trigger.as_ref().map(|trigger| reference(trigger, None)),

@@ -10,15 +10,15 @@ const ONLY_ACTS: [&str; 2] = ["controller", "global context"];
 /// Whether the process can do its work. Parts report here by name.
 #[derive(Debug, Default)]
 pub struct Health {
-    parts: Mutex<BTreeMap<String, Part>>,
+    parts: Mutex<BTreeMap<String, PartHealth>>,
     /// Parts without which reviews can be answered by now, likewise.
     dispensable: Mutex<BTreeSet<&'static str>>,
     /// Parts that do not run, or have to say again that they do.
-    running: Mutex<BTreeMap<&'static str, Part>>,
+    running: Mutex<BTreeMap<&'static str, PartHealth>>,
 }
 
 #[derive(Debug)]
-enum Part {
+enum PartHealth {
     /// It has to report again before this time.
     Good {
         until: Option<Instant>,
@@ -26,14 +26,14 @@ enum Part {
     Bad(String),
 }
 
-impl Part {
+impl PartHealth {
     fn problem(&self, now: Instant) -> Option<String> {
         match self {
-            Part::Bad(why) => Some(why.clone()),
-            Part::Good { until: Some(until) } if *until < now => {
+            PartHealth::Bad(why) => Some(why.clone()),
+            PartHealth::Good { until: Some(until) } if *until < now => {
                 Some("it received nothing for too long".to_owned())
             }
-            Part::Good { .. } => None,
+            PartHealth::Good { .. } => None,
         }
     }
 }
@@ -46,12 +46,12 @@ impl Health {
     /// A part is well, and reports again within some time if one is given.
     pub fn good(&self, part: &str, within: Option<Duration>) {
         let until = within.map(|within| Instant::now() + within);
-        self.set(part, Part::Good { until });
+        self.set(part, PartHealth::Good { until });
     }
 
     /// A part cannot do its work.
     pub fn bad(&self, part: &str, why: impl Into<String>) {
-        self.set(part, Part::Bad(why.into()));
+        self.set(part, PartHealth::Bad(why.into()));
     }
 
     /// A part is no longer needed.
@@ -71,7 +71,7 @@ impl Health {
 
     /// A part does not run: the process is not what it should be.
     pub fn down(&self, part: &'static str, why: impl Into<String>) {
-        self.lock_running().insert(part, Part::Bad(why.into()));
+        self.lock_running().insert(part, PartHealth::Bad(why.into()));
     }
 
     /// A part runs.
@@ -81,7 +81,7 @@ impl Health {
 
     /// A part runs, and says so again within some time: one that is stuck in the middle of something does not.
     pub fn runs(&self, part: &'static str, within: Duration) {
-        self.lock_running().insert(part, Part::Good { until: Some(Instant::now() + within) });
+        self.lock_running().insert(part, PartHealth::Good { until: Some(Instant::now() + within) });
     }
 
     /// The parts that do not run; empty while the process lives as it should.
@@ -95,7 +95,7 @@ impl Health {
         stopped.map(|(name, why)| (name.to_owned(), why)).collect()
     }
 
-    fn lock_running(&self) -> MutexGuard<'_, BTreeMap<&'static str, Part>> {
+    fn lock_running(&self) -> MutexGuard<'_, BTreeMap<&'static str, PartHealth>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -135,7 +135,7 @@ impl Health {
         parts.iter().filter_map(|(name, part)| Some((name.clone(), part.problem(now)?))).collect()
     }
 
-    fn set(&self, part: &str, state: Part) {
+    fn set(&self, part: &str, state: PartHealth) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         parts.insert(part.to_owned(), state);
     }

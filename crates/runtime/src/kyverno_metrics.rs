@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::{Request, ValidationResult};
+use kiln_admission::{ReviewRequest, ValidationResult};
 use kiln_controller::Evaluate;
 use kiln_engine::{EvalEnv, Event, RuleOutcome, RuleSet};
 use kiln_object::{ObjectId, metadata};
@@ -372,7 +372,7 @@ fn count(
 /// Counts a request about an object, and how long its answer took.
 pub(crate) fn count_request(
     metrics: &Metrics,
-    request: &Request,
+    request: &ReviewRequest,
     allowed: bool,
     path: &str,
     took: Duration,

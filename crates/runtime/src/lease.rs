@@ -20,7 +20,7 @@ use crate::calls::carry_out;
 use crate::client::Client;
 use crate::controller_loop::now;
 use crate::election::{Election, Fence, Leadership, Times, Until};
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 
 /// The Lease of an engine that lives in a namespace.
 pub fn id(namespace: &str, names: &EngineNames) -> ObjectId {
@@ -57,7 +57,7 @@ pub(crate) struct TermEnd(watch::Receiver<Phase>);
 impl Term {
     /// Stands for election.
     pub(crate) fn begin(
-        options: Arc<Options>,
+        options: Arc<RuntimeOptions>,
         kinds: watch::Receiver<Kinds>,
         identity: String,
     ) -> Self {
@@ -131,7 +131,7 @@ impl TermEnd {
 }
 
 async fn run_term(
-    options: &Options,
+    options: &RuntimeOptions,
     kinds: watch::Receiver<Kinds>,
     identity: String,
     fence: &Fence,

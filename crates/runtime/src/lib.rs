@@ -89,9 +89,9 @@ pub use kiln_controller::dry_run::{Applied, Denied, DryRunResult, NotApplied, Pl
 pub use kiln_controller::provenance;
 pub use kiln_engine::CARRIES;
 pub use lease::id as lease_id;
-pub use options::{Only, Options};
+pub use options::{Only, RuntimeOptions};
 pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};
-pub use reader::Reader;
+pub use reader::LiveReader;
 pub use run::{RunError, logs, run, run_blocking, run_seen};
-pub use state::{ActivityState, AppState, NextDeletions};
+pub use state::{ActivityState, AppState, Clients, NewsChannels, NextDeletions, PartProgress};
 pub use uninstall::{Uninstall, uninstall, webhook_configurations};

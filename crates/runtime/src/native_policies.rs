@@ -116,7 +116,7 @@ impl Keeper<'_> {
         }
         let mut left = Vec::new();
         for kind in kinds() {
-            let listed = list_all(&self.shared.controller, self.kinds, &kind, "", "").await;
+            let listed = list_all(&self.shared.clients.controller, self.kinds, &kind, "", "").await;
             let listed = match listed {
                 Ok(listed) => listed.objects,
                 // Where they may not be read, there are none of ours to delete.
@@ -232,7 +232,7 @@ impl Keeper<'_> {
 
     async fn call(&self, asked: &Call) -> Result<Reply, ApiError> {
         let shared = self.shared;
-        call(&shared.controller, self.kinds, asked, None, &shared.metrics, self.fence).await
+        call(&shared.clients.controller, self.kinds, asked, None, &shared.metrics, self.fence).await
     }
 }
 

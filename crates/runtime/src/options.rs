@@ -31,7 +31,7 @@ pub enum Only {
 
 /// What a user decides about a running process.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct RuntimeOptions {
     /// The kubeconfig; none for the usual places, then for the account of the pod.
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig; none for the current one.
@@ -76,9 +76,9 @@ pub struct Options {
     pub stale_after: Duration,
 }
 
-impl Default for Options {
+impl Default for RuntimeOptions {
     fn default() -> Self {
-        Options {
+        RuntimeOptions {
             kubeconfig: None,
             context: None,
             only: None,
@@ -105,7 +105,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl RuntimeOptions {
     /// What users decide about admission, before the ConfigMap says something.
     pub(crate) fn settings(&self) -> Settings {
         Settings::named(&self.namespace, &self.names)

@@ -20,7 +20,7 @@ use crate::calls::carry_out;
 use crate::controller_loop::{configure, now};
 use crate::globals;
 use crate::policy_store;
-use crate::reader::Reader;
+use crate::reader::LiveReader;
 
 /// What is planned.
 pub struct PlanInput<'p> {
@@ -66,7 +66,7 @@ impl RuleEnvironment {
     }
 }
 
-impl Reader {
+impl LiveReader {
     /// What rules have besides objects: as the ConfigMap of the engine says, and with these services.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Reader {
 
 /// Takes away the policies that may not take the place of the stored ones: the cluster would refuse them. Each is given
 /// with why.
-pub fn take_refused(reader: &Reader, policies: &mut Vec<Value>) -> Vec<(ObjectId, NotApplied)> {
+pub fn take_refused(reader: &LiveReader, policies: &mut Vec<Value>) -> Vec<(ObjectId, NotApplied)> {
     let mut refused = Vec::new();
     policies.retain(|policy| {
         let why = || refused_update(&stored(reader, policy)?, policy);
@@ -105,15 +105,14 @@ pub fn take_refused(reader: &Reader, policies: &mut Vec<Value>) -> Vec<(ObjectId
 }
 
 /// Finds out what rules would do, and does none of it.
-pub fn plan(reader: &Reader, input: PlanInput<'_>) -> DryRunResult {
+pub fn plan(reader: &LiveReader, input: PlanInput<'_>) -> DryRunResult {
     let PlanInput { kinds, policies, exceptions, all, namespace, around, admit, applied } = input;
-    let update_requests = reader.names.update_request();
-    let mut settings =
-        Settings { namespace: namespace.into(), update_requests, ..Settings::default() };
+    let mut settings = Settings { namespace: namespace.into(), ..Settings::default() };
+    settings.requests.kind = reader.names.update_request();
     configure(&mut settings, &around.settings);
     // There is no sender here whom the settings could exclude.
-    settings.patience = 0;
-    settings.services = !around.services.are_off();
+    settings.requests.patience = 0;
+    settings.rules.services = !around.services.are_off();
     let input = DryRun {
         cluster: reader,
         kinds,
@@ -131,7 +130,7 @@ pub fn plan(reader: &Reader, input: PlanInput<'_>) -> DryRunResult {
 }
 
 /// The policy that the cluster has by the name of one.
-fn stored(reader: &Reader, policy: &Value) -> Option<Value> {
+fn stored(reader: &LiveReader, policy: &Value) -> Option<Value> {
     reader.object(&ObjectId::of(policy).ok()?).ok()?
 }
 
@@ -147,9 +146,9 @@ fn refused_update(old: &Value, new: &Value) -> Option<String> {
     Some(format!("the update is denied: {}{hint}", refused.message))
 }
 
-impl ClusterReader for Reader {
+impl ClusterReader for LiveReader {
     fn all(&self, kind: &Gvk) -> Result<Vec<Value>, ApiError> {
-        Reader::all(self, kind, "")
+        LiveReader::all(self, kind, "")
     }
 
     fn dry_run(&self, call: &Call) -> Option<Result<Value, ApiError>> {
@@ -161,7 +160,7 @@ impl ClusterReader for Reader {
     }
 }
 
-impl Reader {
+impl LiveReader {
     /// Carries out a call that changes nothing.
     fn ask(&self, call: &Call) -> Result<Reply, ApiError> {
         if call.changes() {

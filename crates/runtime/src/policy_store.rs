@@ -9,7 +9,7 @@ use kiln_admission::authors::Authors;
 use kiln_cluster::{ApiError, KindKey, Listing, Reason, WatchEvent};
 use kiln_controller::PolicySnapshot;
 use kiln_diagnostic::{Source, SourceLocation};
-use kiln_dialects::{Compiled, Host, NotRun, not_run_in_words};
+use kiln_dialects::{Compiled, NotRun, PolicyHost, not_run_in_words};
 use kiln_engine::author::author_of;
 use kiln_engine::{RuleSet, User};
 use kiln_object::policy_kinds::{OWN_GROUP, PolicyRole, kinds_for, twin};
@@ -20,7 +20,7 @@ use kiln_yaml::{Document, ReadOptions};
 use tokio::sync::{mpsc, watch};
 
 use crate::calls::list_all;
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::supervisor::pass_on;
 use crate::watch::{Subject, WatchNews, Watcher};
 
@@ -217,8 +217,10 @@ pub(crate) fn compile_whole(policy: &Value, kinds: &Kinds) -> Whole {
 
 /// Compiles a document. A policy on which Kiln fails is one that is broken: it keeps no other from its work.
 fn compile_document(document: &Document, kinds: &Kinds) -> Result<Compiled, PolicyProblem> {
-    catch_unwind(AssertUnwindSafe(|| kiln_dialects::compile_for(Host::Cluster, [document], kinds)))
-        .map_err(|_| PolicyProblem::Internal)
+    catch_unwind(AssertUnwindSafe(|| {
+        kiln_dialects::compile_for(PolicyHost::Cluster, [document], kinds)
+    }))
+    .map_err(|_| PolicyProblem::Internal)
 }
 
 /// The document of a stored object, in which compilers find their way.
@@ -263,7 +265,11 @@ const ASIDE: &str = "not run";
 type Place = (usize, String, String);
 
 /// Keeps the registry as the cluster has it, for as long as there is a listener.
-pub async fn keep(watcher: Watcher, options: Arc<Options>, registry: watch::Sender<Arc<Registry>>) {
+pub async fn keep(
+    watcher: Watcher,
+    options: Arc<RuntimeOptions>,
+    registry: watch::Sender<Arc<Registry>>,
+) {
     let kyverno = options.runs_kyverno();
     let mut subjects: Vec<Subject> =
         followed_kinds(kyverno).into_iter().map(Subject::all).collect();

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::calls::{carry_out, list_all};
 use crate::client::{Client, ConnectError};
 use crate::discovery::Discovery;
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::path::{Address, BadPart, path};
 
 /// How long an engine may take to say how it is.
@@ -37,25 +37,25 @@ pub enum ProbeTarget<'a> {
 }
 
 /// A cluster that can only be read.
-pub struct Reader {
+pub struct LiveReader {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
     pub(crate) kinds: Kinds,
     pub(crate) names: EngineNames,
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for LiveReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader").field("server", &self.client.server()).finish_non_exhaustive()
     }
 }
 
-impl Reader {
+impl LiveReader {
     /// Connects, and asks which kinds are served.
     ///
     /// # Errors
     /// When there are no credentials, or the server does not answer.
-    pub fn connect(options: &Options) -> Result<Self, ConnectError> {
+    pub fn connect(options: &RuntimeOptions) -> Result<Self, ConnectError> {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| ConnectError {
                 message: format!("cannot start: {error}"),
@@ -66,7 +66,7 @@ impl Reader {
         match kinds {
             Ok(kinds) => {
                 let kinds = kinds.unwrap_or_else(Kinds::builtin);
-                Ok(Reader { runtime, client, kinds, names: options.names.clone() })
+                Ok(LiveReader { runtime, client, kinds, names: options.names.clone() })
             }
             Err(error) => Err(ConnectError {
                 message: format!(
@@ -202,7 +202,7 @@ impl Reader {
     }
 }
 
-impl View for Reader {
+impl View for LiveReader {
     fn get(
         &self,
         kind: &Gvk,

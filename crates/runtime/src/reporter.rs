@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::{Reporting, Request, ValidationResult};
+use kiln_admission::{Reporting, ReviewRequest, ValidationResult};
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_controller::{TriggerReport, TriggerResult};
 use kiln_engine::Status;
@@ -18,7 +18,7 @@ use crate::calls::carry_out;
 use crate::client::Client;
 use crate::controller_loop::now;
 use crate::events::CheckedObject;
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::policy_store::Registry;
 use crate::state::AppState;
 
@@ -77,7 +77,7 @@ impl ReportNews {
 pub(crate) struct ReportSwitches(Reporting);
 
 impl ReportSwitches {
-    pub(crate) fn of(options: &Options, registry: &Registry) -> Self {
+    pub(crate) fn of(options: &RuntimeOptions, registry: &Registry) -> Self {
         ReportSwitches(options.settings().read(registry.config.as_ref()).0.reporting)
     }
 
@@ -131,7 +131,7 @@ fn reporting(registry: &Registry, switches: &ReportSwitches) -> ReportingPolicie
 /// Passes on what rules found out about the object of a request, or did to it, if it will be stored.
 pub(crate) fn admitted(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     object: &CheckedObject,
     results: &[ValidationResult],
     blocked: bool,
@@ -154,7 +154,7 @@ pub(crate) fn admitted(
         None => ReportNews::FoundUnborn { object: id, results },
     };
     // A scan finds out what is left out now.
-    if shared.findings.try_send(found).is_err() {
+    if shared.news.findings.try_send(found).is_err() {
         tracing::debug!("too many results wait to be reported");
     }
 }

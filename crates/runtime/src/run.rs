@@ -14,12 +14,14 @@ use tokio::task::JoinSet;
 use crate::client::{Client, ConnectError};
 use crate::controller_loop::Ended;
 use crate::discovery::Discovery;
+use crate::events::Happened;
 use crate::health::Health;
 use crate::lease::{self, Term};
 use crate::metrics::Metrics;
-use crate::options::{Only, Options};
+use crate::options::{Only, RuntimeOptions};
 use crate::policy_store::{self, Registry};
-use crate::state::{ActivityState, AppState};
+use crate::reporter::ReportNews;
+use crate::state::{ActivityState, AppState, Clients, NewsChannels, PartProgress};
 use crate::supervisor::{self, OnPanic, Supervisor};
 use crate::watch::Watcher;
 use crate::{
@@ -49,7 +51,7 @@ impl From<ConnectError> for RunError {
 ///
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
-pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), RunError> {
+pub async fn run(options: RuntimeOptions, end: impl Future<Output = ()>) -> Result<(), RunError> {
     run_seen(options, end, |_| {}).await
 }
 
@@ -58,7 +60,7 @@ pub async fn run(options: Options, end: impl Future<Output = ()>) -> Result<(), 
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
 pub async fn run_seen(
-    options: Options,
+    options: RuntimeOptions,
     end: impl Future<Output = ()>,
     show: impl FnOnce(&AppState),
 ) -> Result<(), RunError> {
@@ -73,7 +75,7 @@ pub(crate) struct Acting {
     /// Runs in the controller's thread whenever it is told what is stored.
     pub(crate) on_stored: fn(),
     /// The connection to ask for the Lease by, if it is another one.
-    pub(crate) lease: Option<Arc<Options>>,
+    pub(crate) lease: Option<Arc<RuntimeOptions>>,
 }
 
 impl Default for Acting {
@@ -94,7 +96,7 @@ impl Default for Acting {
 /// cut off last. A panic of the server ends the process, because a replica that is ready and does not answer would block
 /// the API server; every other part is restarted on its own.
 pub(crate) async fn run_with(
-    options: Options,
+    options: RuntimeOptions,
     acting: Acting,
     end: impl Future<Output = ()>,
     show: impl FnOnce(&AppState),
@@ -102,97 +104,23 @@ pub(crate) async fn run_with(
     // The first to set it wins; it is ring either way.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = Arc::new(options);
-    let controller = Client::connect(&options, options.as_controller.as_deref()).await?;
-    let admission = Client::connect(&options, options.as_admission.as_deref()).await?;
-    let cleanup = options.as_cleanup.as_deref().or(options.as_controller.as_deref());
-    let cleanup = Client::connect(&options, cleanup).await?;
+    let clients = Clients::connect(&options).await?;
     let mut served = Discovery::default();
-    let found = served.refresh(&controller).await.map_err(|error| RunError {
-        message: format!("cannot discover what {} serves: {error}", controller.server()),
+    let found = served.refresh(&clients.controller).await.map_err(|error| RunError {
+        message: format!("cannot discover what {} serves: {error}", clients.controller.server()),
         hint: "check that the cluster is up and the credentials are valid".to_owned(),
     })?;
-    let (kinds_sender, kinds) = watch::channel(found.unwrap_or_else(Kinds::builtin));
-    let (registry_sender, registry) = watch::channel(Arc::new(Registry::default()));
-    let (stop, shutdown) = watch::channel(false);
-    let (hints, told_hints) = mpsc::channel(4096);
-    let (happened, told) = mpsc::channel(1024);
-    let (findings, found) = mpsc::channel(4096);
-    let shared = AppState {
-        options: Arc::clone(&options),
-        controller,
-        admission,
-        cleanup,
-        kinds,
-        rumours: served.rumours(),
-        registry,
-        globals: watch::Sender::new(Arc::default()),
-        hints,
-        webhooks: watch::Sender::new(BTreeMap::new()),
-        happened,
-        findings,
-        troubles: watch::Sender::new(None),
-        work: watch::Sender::default(),
-        deletions: watch::Sender::default(),
-        rights: Arc::default(),
-        health: Arc::new(Health::default()),
-        metrics: Arc::new(Metrics::with_kyverno_names(options.kyverno_metrics)),
-        shutdown,
-    };
+    let (shared, ends) = shared(options, clients, &served, found.unwrap_or_else(Kinds::builtin));
+    let ChannelEnds { kinds, registry, hints, happened, findings, stop } = ends;
     show(&shared);
     process_metrics::begin(&shared.metrics);
-    tracing::info!(server = shared.controller.server(), only = ?options.only, "starting Kiln");
-    let acts = options.only != Some(Only::Admission);
-    let admits = options.only != Some(Only::Controller);
+    let (server, only) = (shared.clients.controller.server(), shared.options.only);
+    tracing::info!(server, ?only, "starting Kiln");
+    let (acts, admits) = (only != Some(Only::Admission), only != Some(Only::Controller));
     let supervisor = Supervisor::of(&shared);
     let mut parts = Parts { supervisor: supervisor.clone(), tasks: JoinSet::new() };
-    parts.restarted("discovery", {
-        let (client, mut served) = (shared.controller.clone(), Some(served));
-        let rumours = shared.rumours.clone();
-        move || {
-            // A restarted part knows nothing.
-            let served = served.take().unwrap_or_else(|| Discovery::hearing(rumours.clone()));
-            served.follow(client.clone(), kinds_sender.clone())
-        }
-    });
-    let reader = if admits { &shared.admission } else { &shared.controller };
-    let watcher = Watcher {
-        client: reader.clone(),
-        kinds: shared.kinds.clone(),
-        stale_after: options.stale_after,
-        health: Arc::clone(&shared.health),
-        purpose: "rules".into(),
-        metrics: Arc::clone(&shared.metrics),
-    };
-    parts.restarted("definitions", {
-        let definitions = Watcher { purpose: "definitions".into(), ..watcher.clone() };
-        let rumours = shared.rumours.clone();
-        move || discovery::watch_definitions(definitions.clone(), rumours.clone())
-    });
-    parts.restarted("global context", {
-        let (shared, watcher) = (shared.clone(), watcher.clone());
-        move || globals::keep(shared.clone(), watcher.clone())
-    });
-    parts.restarted("rules", move || {
-        policy_store::keep(watcher.clone(), Arc::clone(&options), registry_sender.clone())
-    });
-    parts.restarted("status", {
-        let (shared, reader) = (shared.clone(), reader.clone());
-        // With webhooks to wait for, the admission side says when a policy is ready.
-        move || status::keep(shared.clone(), reader.clone(), admits)
-    });
-    parts.restarted("events", {
-        let (shared, told) = (shared.clone(), Arc::new(Mutex::new(told)));
-        move || events::write(shared.clone(), Arc::clone(&told))
-    });
-    parts.restarted("reports", {
-        let (shared, found) = (shared.clone(), Arc::new(Mutex::new(found)));
-        let client = reader.clone();
-        move || reporter::keep(shared.clone(), client.clone(), Arc::clone(&found))
-    });
-    parts.restarted("policy metrics", {
-        let shared = shared.clone();
-        move || kyverno_metrics::follow_policies(shared.clone())
-    });
+    parts.start_readers(&shared, served, kinds, registry, admits);
+    parts.start_reporters(&shared, happened, findings, admits);
     let (ends, mut must_end) = mpsc::unbounded_channel();
     let serving = tokio::spawn({
         let (shared, supervisor) = (shared.clone(), supervisor.clone());
@@ -201,9 +129,9 @@ pub(crate) async fn run_with(
             supervisor.keep("server", OnPanic::EndProcess(ends), serve).await;
         }
     });
-    let settings = settings(&shared.options, shared.controller.who().await);
+    let settings = settings(&shared.options, shared.clients.controller.who().await);
     let acting = acts.then(|| {
-        let (shared, hints) = (shared.clone(), Arc::new(Mutex::new(told_hints)));
+        let (shared, hints) = (shared.clone(), Arc::new(Mutex::new(hints)));
         let identity = lease::identity();
         tokio::spawn(async move {
             let act = || {
@@ -238,6 +166,72 @@ pub(crate) async fn run_with(
     }
 }
 
+impl Clients {
+    /// Connects once for each part, with the user that it acts as.
+    async fn connect(options: &RuntimeOptions) -> Result<Self, ConnectError> {
+        let cleanup = options.as_cleanup.as_deref().or(options.as_controller.as_deref());
+        Ok(Clients {
+            controller: Client::connect(options, options.as_controller.as_deref()).await?,
+            admission: Client::connect(options, options.as_admission.as_deref()).await?,
+            cleanup: Client::connect(options, cleanup).await?,
+        })
+    }
+}
+
+/// The other ends of the channels that parts share: each belongs to one part.
+struct ChannelEnds {
+    kinds: watch::Sender<Kinds>,
+    registry: watch::Sender<Arc<Registry>>,
+    hints: mpsc::Receiver<ObservedRequest>,
+    happened: mpsc::Receiver<Happened>,
+    findings: mpsc::Receiver<ReportNews>,
+    stop: watch::Sender<bool>,
+}
+
+/// What the parts share, before one of them runs.
+fn shared(
+    options: Arc<RuntimeOptions>,
+    clients: Clients,
+    served: &Discovery,
+    found: Kinds,
+) -> (AppState, ChannelEnds) {
+    let (kinds_sender, kinds) = watch::channel(found);
+    let (registry_sender, registry) = watch::channel(Arc::new(Registry::default()));
+    let (stop, shutdown) = watch::channel(false);
+    let (hints, told_hints) = mpsc::channel(4096);
+    let (happened, told) = mpsc::channel(1024);
+    let (findings, found) = mpsc::channel(4096);
+    let metrics = Arc::new(Metrics::with_kyverno_names(options.kyverno_metrics));
+    let shared = AppState {
+        options,
+        clients,
+        kinds,
+        rumours: served.rumours(),
+        registry,
+        globals: watch::Sender::new(Arc::default()),
+        news: NewsChannels { hints, happened, findings },
+        progress: PartProgress {
+            webhooks: watch::Sender::new(BTreeMap::new()),
+            troubles: watch::Sender::new(None),
+            work: watch::Sender::default(),
+            deletions: watch::Sender::default(),
+        },
+        rights: Arc::default(),
+        health: Arc::new(Health::default()),
+        metrics,
+        shutdown,
+    };
+    let ends = ChannelEnds {
+        kinds: kinds_sender,
+        registry: registry_sender,
+        hints: told_hints,
+        happened: told,
+        findings: found,
+        stop,
+    };
+    (shared, ends)
+}
+
 /// Parts that end with the process, and begin again when they panic.
 struct Parts {
     supervisor: Supervisor,
@@ -253,6 +247,81 @@ impl Parts {
         let supervisor = self.supervisor.clone();
         self.tasks.spawn(async move { supervisor.keep(part, OnPanic::Restart, begin).await });
     }
+
+    /// Starts what reads: the kinds that are served, definitions, the global context and policies.
+    fn start_readers(
+        &mut self,
+        shared: &AppState,
+        served: Discovery,
+        kinds: watch::Sender<Kinds>,
+        registry: watch::Sender<Arc<Registry>>,
+        admits: bool,
+    ) {
+        self.restarted("discovery", {
+            let (client, mut served) = (shared.clients.controller.clone(), Some(served));
+            let rumours = shared.rumours.clone();
+            move || {
+                // A restarted part knows nothing.
+                let served = served.take().unwrap_or_else(|| Discovery::hearing(rumours.clone()));
+                served.follow(client.clone(), kinds.clone())
+            }
+        });
+        let watcher = Watcher {
+            client: reader(shared, admits).clone(),
+            kinds: shared.kinds.clone(),
+            stale_after: shared.options.stale_after,
+            health: Arc::clone(&shared.health),
+            purpose: "rules".into(),
+            metrics: Arc::clone(&shared.metrics),
+        };
+        self.restarted("definitions", {
+            let definitions = Watcher { purpose: "definitions".into(), ..watcher.clone() };
+            let rumours = shared.rumours.clone();
+            move || discovery::watch_definitions(definitions.clone(), rumours.clone())
+        });
+        self.restarted("global context", {
+            let (shared, watcher) = (shared.clone(), watcher.clone());
+            move || globals::keep(shared.clone(), watcher.clone())
+        });
+        let options = Arc::clone(&shared.options);
+        self.restarted("rules", move || {
+            policy_store::keep(watcher.clone(), Arc::clone(&options), registry.clone())
+        });
+    }
+
+    /// Starts what tells users: the status of policies, Events, reports and metrics of policies.
+    fn start_reporters(
+        &mut self,
+        shared: &AppState,
+        happened: mpsc::Receiver<Happened>,
+        findings: mpsc::Receiver<ReportNews>,
+        admits: bool,
+    ) {
+        let client = reader(shared, admits);
+        self.restarted("status", {
+            let (shared, client) = (shared.clone(), client.clone());
+            // With webhooks to wait for, the admission side says when a policy is ready.
+            move || status::keep(shared.clone(), client.clone(), admits)
+        });
+        self.restarted("events", {
+            let (shared, happened) = (shared.clone(), Arc::new(Mutex::new(happened)));
+            move || events::write(shared.clone(), Arc::clone(&happened))
+        });
+        self.restarted("reports", {
+            let (shared, findings) = (shared.clone(), Arc::new(Mutex::new(findings)));
+            let client = client.clone();
+            move || reporter::keep(shared.clone(), client.clone(), Arc::clone(&findings))
+        });
+        self.restarted("policy metrics", {
+            let shared = shared.clone();
+            move || kyverno_metrics::follow_policies(shared.clone())
+        });
+    }
+}
+
+/// The connection that policies are read by, and that tells of them.
+fn reader(shared: &AppState, admits: bool) -> &Client {
+    if admits { &shared.clients.admission } else { &shared.clients.controller }
 }
 
 /// Lets the controller act whenever this process holds the Lease, until the process is to end.
@@ -325,15 +394,15 @@ async fn act(
 /// Tells that this process does not act.
 fn stands_by(shared: &AppState) {
     process_metrics::acts(&shared.metrics, false);
-    shared.troubles.send_replace(None);
-    shared.work.send_replace(ActivityState::Standby);
+    shared.progress.troubles.send_replace(None);
+    shared.progress.work.send_replace(ActivityState::Standby);
 }
 
 /// Runs on a runtime of its own until SIGTERM or Ctrl-C.
 ///
 /// # Errors
 /// When there is no cluster to work on, or a part panicked that the process cannot do without.
-pub fn run_blocking(options: Options) -> Result<(), RunError> {
+pub fn run_blocking(options: RuntimeOptions) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| RunError {
         message: format!("cannot start: {error}"),
@@ -402,20 +471,21 @@ pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn settings(options: &Options, who: Option<String>) -> Settings {
+fn settings(options: &RuntimeOptions, who: Option<String>) -> Settings {
     let namespace = options.namespace.as_str();
     // Of an account that people use as well, requests say nothing about who made them.
     let user = who.filter(|user| user.starts_with("system:serviceaccount:"));
     let usual = || options.names.user(namespace, "background-controller");
-    Settings {
+    let mut settings = Settings {
         namespace: namespace.into(),
         user: user.unwrap_or_else(usual).into(),
         resync: 3_600_000,
-        made_again_after: 700,
-        filters: ResourceFilter::usual(namespace),
-        update_requests: options.names.update_request(),
         ..Settings::default()
-    }
+    };
+    settings.retry.made_again_after = 700;
+    settings.rules.filters = ResourceFilter::usual(namespace);
+    settings.requests.kind = options.names.update_request();
+    settings
 }
 
 #[cfg(test)]

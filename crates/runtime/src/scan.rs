@@ -31,7 +31,7 @@ use crate::calls::{carry_out, list_all};
 use crate::client::Client;
 use crate::events::{CheckedObject, Happened};
 use crate::kyverno_metrics::{self, ExecutionCause, RanFor};
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::policy_store::{News, Registry, follow};
 use crate::reporter::{FoundBy, ReportNews, ReportSwitches};
 use crate::serve::Machine;
@@ -106,7 +106,7 @@ fn scanned_policies(registry: &Registry, switches: &ReportSwitches) -> Vec<Arc<P
     registry.rules.policies().iter().filter_map(with_scanned).collect()
 }
 
-fn basis(options: &Options, registry: &Registry, kinds: &Kinds) -> Basis {
+fn basis(options: &RuntimeOptions, registry: &Registry, kinds: &Kinds) -> Basis {
     let life = |object: &Value| {
         let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
         format!("{} {}", metadata::uid(object).unwrap_or_default(), generation.unwrap_or_default())
@@ -145,9 +145,9 @@ fn is_noise(gvk: &Gvk) -> bool {
 /// Checks all objects once, and then those that change.
 async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned: Vec<Gvk>) {
     for kind in shared.options.report_form().kinds() {
-        let reports = list_all(&shared.controller, &kinds, &kind, "", "").await;
+        let reports = list_all(&shared.clients.controller, &kinds, &kind, "", "").await;
         for report in reports.map(|listing| listing.objects).unwrap_or_default() {
-            let _ = shared.findings.send(ReportNews::Stored(report)).await;
+            let _ = shared.news.findings.send(ReportNews::Stored(report)).await;
         }
     }
     let settings = shared.options.settings().read(registry.config.as_ref()).0;
@@ -157,7 +157,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
         .into_iter()
         .partition(|policy| policy.rules.iter().any(|rule| rule.program.changes_trigger()));
     let alone = |policy| RuleSet::new(vec![policy]).with_exceptions(exceptions.clone());
-    let scanner = Arc::new(Scanner {
+    let scanner = Arc::new(ObjectScanner {
         changing: changing.into_iter().map(alone).collect(),
         rules: RuleSet::new(checking).with_exceptions(exceptions.clone()),
         authors: registry.authors(settings.authors),
@@ -167,7 +167,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
         shared: shared.clone(),
     });
     let watcher = Watcher {
-        client: shared.controller.clone(),
+        client: shared.clients.controller.clone(),
         kinds: shared.kinds.clone(),
         stale_after: shared.options.stale_after,
         health: Arc::clone(&shared.health),
@@ -187,7 +187,7 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
             News::One(_, event) if event.change == Change::Deleted => {
                 let uid: Str = metadata::uid(&event.object).unwrap_or_default().into();
                 seen.remove(&uid);
-                let _ = shared.findings.send(ReportNews::Gone(uid)).await;
+                let _ = shared.news.findings.send(ReportNews::Gone(uid)).await;
                 continue;
             }
             News::One(_, event) => vec![event.object],
@@ -262,14 +262,15 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
             scanned: true,
         };
         // Events are for people: when there are too many of them, some are left out.
-        let _ = shared.happened.try_send(happened);
+        let _ = shared.news.happened.try_send(happened);
     }
     // A full channel slows the scan down, and loses nothing.
-    let _ = shared.findings.send(ReportNews::Found { object, results, by: FoundBy::Scan }).await;
+    let _ =
+        shared.news.findings.send(ReportNews::Found { object, results, by: FoundBy::Scan }).await;
 }
 
 /// What objects are checked with.
-struct Scanner {
+struct ObjectScanner {
     rules: RuleSet,
     /// Policies that change what is sent, each for itself: none sees what another would have changed.
     changing: Vec<RuleSet>,
@@ -281,7 +282,7 @@ struct Scanner {
     shared: AppState,
 }
 
-impl Scanner {
+impl ObjectScanner {
     /// Whether an object is kept from rules. Kyverno scans what its webhooks never see, unless told otherwise.
     fn filters_out(&self, id: &ObjectId) -> bool {
         self.settings.reporting.filtered
@@ -291,7 +292,7 @@ impl Scanner {
     /// What rules find out about objects; on a thread that may wait for answers.
     fn evaluate(&self, objects: Vec<Value>) -> Vec<(ReportedObject, Vec<ValidationResult>)> {
         let view = ScanView {
-            client: &self.shared.controller,
+            client: &self.shared.clients.controller,
             kinds: &self.kinds,
             runtime: Handle::current(),
             namespaces: RefCell::default(),

@@ -14,7 +14,7 @@ use crate::discovery::Rumours;
 use crate::events::Happened;
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 use crate::policy_store::Registry;
 use crate::reporter::ReportNews;
 
@@ -48,13 +48,8 @@ pub struct NextDeletions {
 #[derive(Clone, Debug)]
 pub struct AppState {
     /// What the user decided.
-    pub options: Arc<Options>,
-    /// The connection of the controller's side.
-    pub controller: Client,
-    /// The connection of the admission side.
-    pub admission: Client,
-    /// The connection that deletes objects whose time has come.
-    pub cleanup: Client,
+    pub options: Arc<RuntimeOptions>,
+    pub clients: Clients,
     /// The kinds that the cluster serves.
     pub kinds: watch::Receiver<Kinds>,
     /// Where to say that it may serve new ones.
@@ -63,21 +58,8 @@ pub struct AppState {
     pub registry: watch::Receiver<Arc<Registry>>,
     /// What the global context holds.
     pub globals: watch::Sender<Arc<Globals>>,
-    /// Where the admission side tells what only a request knows.
-    pub hints: mpsc::Sender<ObservedRequest>,
-    /// The policies whose webhooks the API server has: which object, and its `metadata.generation`. The
-    /// admission side tells, and a policy becomes ready by it.
-    pub webhooks: watch::Sender<BTreeMap<ObjectId, (Str, i64)>>,
-    /// Receives what users may want to read.
-    pub happened: mpsc::Sender<Happened>,
-    /// Receives what rules that check objects found, for reports.
-    pub findings: mpsc::Sender<ReportNews>,
-    /// What keeps policies from firing, as the process that acts finds out; none while this one does not act.
-    pub troubles: watch::Sender<Option<Troubles>>,
-    /// How far the controller is.
-    pub work: watch::Sender<ActivityState>,
-    /// When something will be deleted because its time has come.
-    pub deletions: watch::Sender<NextDeletions>,
+    pub news: NewsChannels,
+    pub progress: PartProgress,
     /// What the API server answered of late about the rights of authors.
     pub rights: Arc<Rights>,
     /// Whether the process can do its work.
@@ -86,4 +68,40 @@ pub struct AppState {
     pub metrics: Arc<Metrics>,
     /// Turns true when the process is to end.
     pub shutdown: watch::Receiver<bool>,
+}
+
+/// The connections to the API server, each with the rights of its part.
+#[derive(Clone, Debug)]
+pub struct Clients {
+    /// The connection of the controller's side.
+    pub controller: Client,
+    /// The connection of the admission side.
+    pub admission: Client,
+    /// The connection that deletes objects whose time has come.
+    pub cleanup: Client,
+}
+
+/// Where parts tell others what happened.
+#[derive(Clone, Debug)]
+pub struct NewsChannels {
+    /// Where the admission side tells what only a request knows.
+    pub hints: mpsc::Sender<ObservedRequest>,
+    /// Receives what users may want to read.
+    pub happened: mpsc::Sender<Happened>,
+    /// Receives what rules that check objects found, for reports.
+    pub findings: mpsc::Sender<ReportNews>,
+}
+
+/// How far parts are.
+#[derive(Clone, Debug)]
+pub struct PartProgress {
+    /// The policies whose webhooks the API server has: which object, and its `metadata.generation`. The
+    /// admission side tells, and a policy becomes ready by it.
+    pub webhooks: watch::Sender<BTreeMap<ObjectId, (Str, i64)>>,
+    /// What keeps policies from firing, as the process that acts finds out; none while this one does not act.
+    pub troubles: watch::Sender<Option<Troubles>>,
+    /// How far the controller is.
+    pub work: watch::Sender<ActivityState>,
+    /// When something will be deleted because its time has come.
+    pub deletions: watch::Sender<NextDeletions>,
 }

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::election::Until;
-    use crate::options::Options;
+    use crate::options::RuntimeOptions;
 
     #[tokio::test]
     async fn what_panics_is_answered_with_a_failure() {
@@ -175,7 +175,7 @@ mod tests {
              contexts: [{{name: c, context: {{cluster: c, user: u}}}}]}}"
         );
         std::fs::write(&file, config).unwrap();
-        let options = Options { kubeconfig: Some(file), ..Options::default() };
+        let options = RuntimeOptions { kubeconfig: Some(file), ..RuntimeOptions::default() };
         let client = Client::connect(&options, None).await.unwrap();
         let (kinds, metrics, fence) = (Kinds::builtin(), Metrics::default(), Fence::new());
         let object = value!({

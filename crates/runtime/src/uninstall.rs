@@ -16,7 +16,7 @@ use crate::calls::{carry_out, try_delete};
 use crate::client::{Client, ConnectError};
 use crate::discovery::Discovery;
 use crate::lease;
-use crate::options::Options;
+use crate::options::RuntimeOptions;
 
 /// How long the leader may take to stop.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -51,7 +51,7 @@ pub fn webhook_configurations(names: &EngineNames) -> impl Iterator<Item = Objec
 /// # Errors
 /// When the cluster cannot be reached, a permission is missing, or a replica still acts.
 pub fn uninstall(
-    options: &Options,
+    options: &RuntimeOptions,
     plan: &Uninstall,
     said: &mut dyn FnMut(&str),
 ) -> Result<(), ConnectError> {

@@ -14,7 +14,7 @@ use hyper::body::{Body as _, Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use kiln_apiserver::{LONGEST_BODY, Request, Response, ResponseOrWatch, Server, Watch};
+use kiln_apiserver::{ApiRequest, LONGEST_BODY, Response, ResponseOrWatch, Server, Watch};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{RwLock, Semaphore, watch};
 use tokio::time::Instant;
@@ -38,7 +38,7 @@ type Answered = http::Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// What every connection shares.
 #[derive(Clone, Debug)]
-pub(crate) struct Host {
+pub(crate) struct ConnectionHost {
     pub(crate) server: Arc<Server>,
     pub(crate) journal: Option<Arc<Journal>>,
     /// Held by all writers: the end waits for them.
@@ -61,7 +61,7 @@ pub(crate) async fn ended(stopped: &mut watch::Receiver<bool>) {
 }
 
 /// Accepts connections until the sandbox ends.
-pub(crate) async fn accept(listener: TcpListener, acceptor: TlsAcceptor, host: Host) {
+pub(crate) async fn accept(listener: TcpListener, acceptor: TlsAcceptor, host: ConnectionHost) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
     let mut stopped = host.stopped.clone();
     loop {
@@ -83,7 +83,7 @@ pub(crate) async fn accept(listener: TcpListener, acceptor: TlsAcceptor, host: H
     }
 }
 
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, host: Host) {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, host: ConnectionHost) {
     let _ = stream.set_nodelay(true);
     let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await else {
         return;
@@ -153,7 +153,7 @@ fn refusal(status: u16, message: &str) -> Answered {
     full(Response { status, headers, body: body.into_bytes() })
 }
 
-impl Host {
+impl ConnectionHost {
     /// Keeps what was written, if it is to be kept; the client may be answered when this returns.
     pub(crate) fn keep(&self) -> Result<(), String> {
         self.journal.as_ref().map_or(Ok(()), |journal| journal.keep(&self.server))
@@ -172,7 +172,7 @@ impl Host {
         let headers = head.headers.iter().filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         });
-        let mut request = Request {
+        let mut request = ApiRequest {
             method: head.method.as_str().to_owned(),
             path: head.uri.path().to_owned(),
             query: head.uri.query().unwrap_or_default().to_owned(),
@@ -247,7 +247,7 @@ impl Host {
 
 /// A watch that is sent to a client.
 struct Follower {
-    host: Host,
+    host: ConnectionHost,
     watch: Watch,
     end: Instant,
     over: bool,

@@ -15,7 +15,7 @@ use kiln_value::{Str, Value, json, value};
 use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
 use crate::StartError;
-use crate::journal::{Batch, Key, Storage};
+use crate::journal::{Batch, JournalKey, Storage};
 
 const OBJECTS: TableDefinition<'_, &str, &str> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
@@ -50,7 +50,7 @@ fn failed(what: &str, error: impl std::fmt::Display) -> String {
     format!("cannot {what} the data: {error}")
 }
 
-fn text_of((group, plural, namespace, name): &Key) -> String {
+fn text_of((group, plural, namespace, name): &JournalKey) -> String {
     format!("{group}\0{plural}\0{namespace}\0{name}")
 }
 

@@ -11,12 +11,12 @@ use kiln_apiserver::{Record, Server};
 use kiln_value::{Str, Value};
 
 /// Group, plural name, namespace and name of an object.
-pub(crate) type Key = (Str, Str, Str, Str);
+pub(crate) type JournalKey = (Str, Str, Str, Str);
 
 /// What is to be on disk: the last state of each object that changed; none when it is gone.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(crate) objects: BTreeMap<Key, Option<Value>>,
+    pub(crate) objects: BTreeMap<JournalKey, Option<Value>>,
     /// The revision of the last write.
     pub(crate) revision: u64,
 }
@@ -42,10 +42,10 @@ pub(crate) trait Storage: Send {
 
 /// The way to the disk.
 pub(crate) struct Journal {
-    writer: Mutex<Writer>,
+    writer: Mutex<JournalWriter>,
 }
 
-struct Writer {
+struct JournalWriter {
     /// None when it is closed.
     storage: Option<Box<dyn Storage>>,
     /// What was taken from the server and could not be kept yet: the next writer tries again, so that no client is
@@ -61,11 +61,11 @@ impl std::fmt::Debug for Journal {
 
 impl Journal {
     pub(crate) fn new(storage: Box<dyn Storage>) -> Self {
-        let writer = Writer { storage: Some(storage), pending: Batch::default() };
+        let writer = JournalWriter { storage: Some(storage), pending: Batch::default() };
         Journal { writer: Mutex::new(writer) }
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    fn writer(&self) -> MutexGuard<'_, JournalWriter> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -90,7 +90,7 @@ impl Journal {
     }
 }
 
-impl Writer {
+impl JournalWriter {
     fn commit(&mut self, records: Vec<Record>) -> Result<(), String> {
         records.into_iter().for_each(|record| self.pending.add(record));
         if self.pending.objects.is_empty() {

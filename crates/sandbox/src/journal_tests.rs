@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use kiln_apiserver::Request;
+use kiln_apiserver::ApiRequest;
 use kiln_testkit::server;
 use kiln_value::{json, value};
 
@@ -48,7 +48,8 @@ fn serving() -> Server {
 }
 
 fn send(server: &Server, method: &str, path: &str, body: &Value) -> u16 {
-    let request = Request::new(method, path).with_body("application/json", json::to_string(body));
+    let request =
+        ApiRequest::new(method, path).with_body("application/json", json::to_string(body));
     server.call(&request).status
 }
 

@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
-use kiln_certificates::{Certificates, Names, Stored};
+use kiln_apiserver::{ApiRequest, Authorization, Response, Server, Settings};
+use kiln_certificates::{CertificateNames, Certificates, Stored};
 use kiln_value::{Value, json, value};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -77,7 +77,7 @@ impl std::error::Error for Refusal {}
 
 /// What a user decides about a sandbox.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct SandboxOptions {
     /// The address to listen on; port 0 for any that is free.
     pub listen: SocketAddr,
     /// Where objects are kept across restarts; none for in memory alone.
@@ -89,9 +89,9 @@ pub struct Options {
     pub hold: bool,
 }
 
-impl Default for Options {
+impl Default for SandboxOptions {
     fn default() -> Self {
-        Options {
+        SandboxOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             data: None,
             authorization: Authorization::AlwaysAllow,
@@ -123,7 +123,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the address is taken, or the data cannot be read; in words for the user.
-    pub async fn start(options: &Options) -> Result<Self, StartError> {
+    pub async fn start(options: &SandboxOptions) -> Result<Self, StartError> {
         // The first to set it wins; it is ring either way.
         let _ = ring::default_provider().install_default();
         let (listener, address) = bind(options.listen).await?;
@@ -170,7 +170,7 @@ impl Sandbox {
         let (stop, stopped) = watch::channel(false);
         let acceptor = TlsAcceptor::from(tls(&certificates).map_err(own)?);
         let open = watch::Sender::new(!options.hold);
-        let host = connection::Host {
+        let host = connection::ConnectionHost {
             server: Arc::clone(&server),
             journal: journal.clone(),
             writing: Arc::default(),
@@ -182,7 +182,7 @@ impl Sandbox {
         let mut inner_kubeconfig = config(address);
         if options.hold {
             let (listener, address) = bind(SocketAddr::new(options.listen.ip(), 0)).await?;
-            let inner = connection::Host { open: watch::channel(true).1, ..host.clone() };
+            let inner = connection::ConnectionHost { open: watch::channel(true).1, ..host.clone() };
             tokio::spawn(connection::accept(listener, acceptor.clone(), inner));
             inner_kubeconfig = config(address);
         }
@@ -234,7 +234,7 @@ impl Sandbox {
     }
 
     /// Sends something as the administrator, without a connection.
-    pub fn send(&self, request: Request) -> Response {
+    pub fn send(&self, request: ApiRequest) -> Response {
         let token = format!("Bearer {}", self.token());
         let writes = !matches!(request.method.as_str(), "GET" | "HEAD");
         let response = self.server.call(&request.with_header("Authorization", &token));
@@ -264,8 +264,9 @@ impl Sandbox {
         let path = self.path_of(object, namespace)?;
         let target = format!("{path}?fieldManager=kiln-up&force=true");
         let body = json::to_string(object);
-        let response = self
-            .send(Request::new("PATCH", &target).with_body("application/apply-patch+yaml", body));
+        let response = self.send(
+            ApiRequest::new("PATCH", &target).with_body("application/apply-patch+yaml", body),
+        );
         if response.status < 300 {
             return Ok(path);
         }
@@ -303,7 +304,7 @@ impl Sandbox {
         } else {
             format!("/api/{version}")
         };
-        let list = self.send(Request::new("GET", &prefix)).value();
+        let list = self.send(ApiRequest::new("GET", &prefix)).value();
         let resources = list.get("resources").and_then(Value::as_list);
         let found = resources.into_iter().flat_map(|list| list.iter()).find(|one| {
             one.str_at(["kind"]) == Some(kind)
@@ -373,7 +374,7 @@ async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartErr
 }
 
 /// Does what controllers do, whenever something changed.
-async fn settle(host: connection::Host) {
+async fn settle(host: connection::ConnectionHost) {
     let mut revisions = host.revisions.clone();
     let mut stopped = host.stopped.clone();
     loop {
@@ -412,7 +413,7 @@ fn certificates(
         authority: Some(kept.authority.clone()),
         serving: Some(kept.serving.clone()),
     });
-    let names = Names {
+    let names = CertificateNames {
         service: "kubernetes".into(),
         namespace: "default".into(),
         others: vec!["localhost".to_owned(), "127.0.0.1".to_owned(), address.ip().to_string()],
@@ -471,7 +472,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn others_wait_until_it_is_open() {
-        let options = Options { hold: true, ..Options::default() };
+        let options = SandboxOptions { hold: true, ..SandboxOptions::default() };
         let sandbox = Sandbox::start(&options).await.unwrap();
         assert_ne!(sandbox.kubeconfig(), sandbox.inner_kubeconfig());
         let waits = ask(sandbox.kubeconfig());

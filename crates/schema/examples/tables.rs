@@ -1,10 +1,9 @@
-//! Writes the built-in tables of this crate anew:
-//! `cargo run -p kiln-schema --example tables -- MERGE_SCHEMA_1_21.json MERGE_SCHEMA_1_36.json KINDS.json`.
+//! Writes the built-in table of Kubernetes 1.21 anew:
+//! `cargo run -p kiln-schema --example tables -- MERGE_SCHEMA_1_21.json`.
 //!
-//! The inputs are the OpenAPI documents of the two versions, reduced to what merging needs: for 1.21
-//! field descriptions (`ref`, `items`, `values`, `strategy`, `key`, `keys`) and resources with their scope; for
-//! 1.36 plain OpenAPI definitions with a map from `group/version/kind` to definition; and the
-//! kinds of 1.36 with `namespaced`.
+//! The input is its OpenAPI document, reduced to what merging needs: field descriptions (`ref`, `items`, `values`,
+//! `strategy`, `key`, `keys`) and resources with their scope. The tables of newer versions are written by
+//! `cargo xtask kubernetes`.
 
 use std::error::Error;
 use std::path::Path;
@@ -14,8 +13,8 @@ use kiln_value::{Map, Value, json, value};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let files: Vec<String> = std::env::args().skip(1).collect();
-    let [old, new, kinds] = files.as_slice() else {
-        return Err("give the merge schema of 1.21, that of 1.36, and the kinds of 1.36".into());
+    let [old] = files.as_slice() else {
+        return Err("give the merge schema of 1.21".into());
     };
     let read = |file: &String| -> Result<Value, Box<dyn Error>> {
         Ok(json::parse(&std::fs::read_to_string(file)?)?)
@@ -24,9 +23,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let schema = Schema::empty().with_openapi(&document_1_21(&read(old)?))?;
     let about = "Merge rules and scopes of Kubernetes 1.21.2.";
     std::fs::write(into.join("v1_21.rs"), generate::rust_source(&schema, about))?;
-    let schema = Schema::empty().with_openapi(&document_1_36(&read(new)?, &read(kinds)?))?;
-    let about = "Merge rules and scopes of Kubernetes 1.36.";
-    std::fs::write(into.join("v1_36.rs"), generate::rust_source(&schema, about))?;
     Ok(())
 }
 
@@ -82,29 +78,6 @@ fn property_1_21(field: &Value) -> Value {
         property.insert("type", "array");
     }
     Value::Map(property)
-}
-
-/// The definitions of 1.36 with their kinds and scopes put where OpenAPI has them.
-fn document_1_36(reduced: &Value, kinds: &Value) -> Value {
-    let mut document = reduced.clone();
-    for (gvk_text, name) in entries(reduced.get("kinds")) {
-        let Some((api_version, kind)) = gvk_text.rsplit_once('/') else { continue };
-        let api_version = api_version.strip_prefix('/').unwrap_or(api_version);
-        let Some(name) = name.as_str() else { continue };
-        if let Some(definition) = document.get_path_mut(["definitions", name]) {
-            add_gvk(definition, gvk(api_version, kind));
-        }
-    }
-    let mut paths = Map::new();
-    for entry in kinds.get("kinds").and_then(Value::as_list).into_iter().flatten() {
-        let text = |key| entry.get(key).and_then(Value::as_str).unwrap_or_default();
-        let gvk =
-            value!({"group": text("group"), "version": text("version"), "kind": text("kind")});
-        let namespaced = entry.get("namespaced").and_then(Value::as_bool) == Some(true);
-        add_path(&mut paths, &gvk, namespaced);
-    }
-    let _ = document.set(["paths"], paths);
-    document
 }
 
 fn entries(map: Option<&Value>) -> impl Iterator<Item = (&kiln_value::Key, &Value)> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ptr;
 
-use crate::table::{Shape, Table};
+use crate::table::{Table, TableShape};
 use crate::{ListType, MapType, PatchStrategy};
 
 /// What is known about the value at one place of an object. Copying it copies two pointers.
@@ -12,24 +12,24 @@ use crate::{ListType, MapType, PatchStrategy};
 /// Fields about which there is nothing to say (plain scalars, and fields the schema does not know)
 /// have no node.
 #[derive(Clone, Copy)]
-pub struct Node<'s> {
+pub struct SchemaNode<'s> {
     table: &'s Table,
-    shape: &'s Shape,
+    shape: &'s TableShape,
 }
 
-impl<'s> Node<'s> {
-    pub(crate) fn new(table: &'s Table, shape: &'s Shape) -> Self {
-        Node { table, shape }
+impl<'s> SchemaNode<'s> {
+    pub(crate) fn new(table: &'s Table, shape: &'s TableShape) -> Self {
+        SchemaNode { table, shape }
     }
 
     /// The node of a field, or of any entry when this is a map with values of one type.
-    pub fn field(self, name: &str) -> Option<Node<'s>> {
-        self.table.field(self.shape, name).map(|shape| Node { shape, ..self })
+    pub fn field(self, name: &str) -> Option<SchemaNode<'s>> {
+        self.table.field(self.shape, name).map(|shape| SchemaNode { shape, ..self })
     }
 
     /// The node of a field that the type names itself, not of any entry of a map.
-    pub fn named_field(self, name: &str) -> Option<Node<'s>> {
-        self.table.named_field(self.shape, name).map(|shape| Node { shape, ..self })
+    pub fn named_field(self, name: &str) -> Option<SchemaNode<'s>> {
+        self.table.named_field(self.shape, name).map(|shape| SchemaNode { shape, ..self })
     }
 
     /// Whether this is a map whose values have a type that is worth knowing.
@@ -38,13 +38,13 @@ impl<'s> Node<'s> {
     }
 
     /// The node of the elements, when this is a list of maps or lists.
-    pub fn items(self) -> Option<Node<'s>> {
-        self.table.shape(self.shape.items).map(|shape| Node { shape, ..self })
+    pub fn items(self) -> Option<SchemaNode<'s>> {
+        self.table.shape(self.shape.items).map(|shape| SchemaNode { shape, ..self })
     }
 
     /// The node some fields further in.
-    pub fn at<'p>(self, path: impl IntoIterator<Item = &'p str>) -> Option<Node<'s>> {
-        path.into_iter().try_fold(self, Node::field)
+    pub fn at<'p>(self, path: impl IntoIterator<Item = &'p str>) -> Option<SchemaNode<'s>> {
+        path.into_iter().try_fold(self, SchemaNode::field)
     }
 
     /// How the list merges; `None` when this is not a list.
@@ -88,15 +88,15 @@ impl<'s> Node<'s> {
 }
 
 /// Whether both are the same place.
-impl PartialEq for Node<'_> {
+impl PartialEq for SchemaNode<'_> {
     fn eq(&self, other: &Self) -> bool {
         ptr::eq(self.shape, other.shape)
     }
 }
 
-impl Eq for Node<'_> {}
+impl Eq for SchemaNode<'_> {}
 
-impl fmt::Debug for Node<'_> {
+impl fmt::Debug for SchemaNode<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node")
             .field("list_type", &self.list_type())

@@ -9,9 +9,11 @@ use std::fmt;
 
 use kiln_value::{Path, Value};
 
-use crate::table::{Field, Kind, ListType, MapType, PatchStrategy, Shape, ShapeId, Span};
+use crate::table::{
+    ListType, MapType, PatchStrategy, ShapeId, Span, TableField, TableKind, TableShape,
+};
 use crate::table::{Table, UNKNOWN};
-use crate::{Scope, builtin};
+use crate::{KindScope, builtin};
 
 /// A document that is not an OpenAPI document or no CustomResourceDefinition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +62,7 @@ pub(crate) fn read_document(document: &Value) -> Result<Table, SchemaError> {
     let Value::Map(map) = definitions else {
         return Err(wrong(place.iter().copied(), "a map of definitions", Some(definitions)));
     };
-    let mut reader = Reader::new(definitions);
+    let mut reader = OpenApiReader::new(definitions);
     for (name, definition) in map {
         for gvk in definition.get(GROUP_VERSION_KIND).and_then(Value::as_list).into_iter().flatten()
         {
@@ -76,9 +78,9 @@ pub(crate) fn read_document(document: &Value) -> Result<Table, SchemaError> {
         let entry = reader.kind(api_version, kind.to_owned());
         // One path with a namespace in it decides; there are others that list all namespaces.
         if path.contains("namespaces/{namespace}") {
-            entry.scope = Some(Scope::Namespaced);
+            entry.scope = Some(KindScope::Namespaced);
         } else {
-            entry.scope.get_or_insert(Scope::Cluster);
+            entry.scope.get_or_insert(KindScope::Cluster);
         }
     }
     Ok(reader.finish())
@@ -93,15 +95,15 @@ pub(crate) fn read_crd(crd: &Value) -> Result<Table, SchemaError> {
     let group = text(&["spec", "group"])?;
     let kind = text(&["spec", "names", "kind"])?;
     let scope = match text(&["spec", "scope"])? {
-        "Cluster" => Scope::Cluster,
-        _ => Scope::Namespaced,
+        "Cluster" => KindScope::Cluster,
+        _ => KindScope::Namespaced,
     };
     let versions = crd.get_path(["spec", "versions"]);
     let Some(Value::List(versions)) = versions else {
         return Err(wrong(["spec", "versions"], "a list of versions", versions));
     };
     let nothing = Value::Null;
-    let mut reader = Reader::new(&nothing);
+    let mut reader = OpenApiReader::new(&nothing);
     let metadata = reader.object_meta();
     for version in versions {
         let Some(name) = version.get("name").and_then(Value::as_str) else {
@@ -113,12 +115,12 @@ pub(crate) fn read_crd(crd: &Value) -> Result<Table, SchemaError> {
         };
         let mut root = match version.get_path(["schema", "openAPIV3Schema"]) {
             Some(schema) => reader.inline(schema).0,
-            None => Shape::default(),
+            None => TableShape::default(),
         };
         // The API server puts its own metadata into every kind, whatever the schema says.
         let mut fields = root.fields.of(&reader.fields).to_vec();
         fields.retain(|field| field.name != "metadata");
-        fields.push(Field { name: Cow::Borrowed("metadata"), shape: metadata });
+        fields.push(TableField { name: Cow::Borrowed("metadata"), shape: metadata });
         root.fields = reader.push_fields(fields);
         let shape = reader.add(root);
         let entry = reader.kind(format!("{group}/{name}"), kind.to_owned());
@@ -141,28 +143,28 @@ fn group_version_kind(gvk: &Value) -> Option<(String, &str)> {
 /// How many references may follow each other before we take them for a circle.
 const LONGEST_CHAIN: usize = 64;
 
-struct Reader<'d> {
+struct OpenApiReader<'d> {
     definitions: &'d Value,
-    shapes: Vec<Shape>,
+    shapes: Vec<TableShape>,
     /// For a shape that refers to another: what it says itself goes first, the rest comes from there.
     bases: HashMap<ShapeId, ShapeId>,
-    fields: Vec<Field>,
+    fields: Vec<TableField>,
     keys: Vec<Cow<'static, str>>,
-    kinds: HashMap<(String, String), Kind>,
+    kinds: HashMap<(String, String), TableKind>,
     /// Definitions that something refers to, and their shapes.
     named: HashMap<String, ShapeId>,
     /// Those of them that are not read yet.
     waiting: Vec<(&'d Value, ShapeId)>,
     /// Equal shapes are stored once.
-    seen: HashMap<Shape, ShapeId>,
+    seen: HashMap<TableShape, ShapeId>,
     seen_keys: HashMap<Vec<String>, Span>,
 }
 
-impl<'d> Reader<'d> {
+impl<'d> OpenApiReader<'d> {
     fn new(definitions: &'d Value) -> Self {
-        Reader {
+        OpenApiReader {
             definitions,
-            shapes: vec![Shape::default()],
+            shapes: vec![TableShape::default()],
             bases: HashMap::new(),
             fields: Vec::new(),
             keys: Vec::new(),
@@ -174,10 +176,10 @@ impl<'d> Reader<'d> {
         }
     }
 
-    fn kind(&mut self, api_version: String, kind: String) -> &mut Kind {
+    fn kind(&mut self, api_version: String, kind: String) -> &mut TableKind {
         let entry = self.kinds.entry((api_version, kind));
         let (api_version, kind) = entry.key().clone();
-        entry.or_insert_with(|| Kind {
+        entry.or_insert_with(|| TableKind {
             api_version: Cow::Owned(api_version),
             kind: Cow::Owned(kind),
             scope: None,
@@ -191,19 +193,19 @@ impl<'d> Reader<'d> {
             return shape;
         }
         let Some(definition) = self.definitions.get(name) else { return UNKNOWN };
-        let shape = self.push(Shape::default());
+        let shape = self.push(TableShape::default());
         self.named.insert(name.to_owned(), shape);
         self.waiting.push((definition, shape));
         shape
     }
 
-    fn push(&mut self, shape: Shape) -> ShapeId {
+    fn push(&mut self, shape: TableShape) -> ShapeId {
         self.shapes.push(shape);
         id(self.shapes.len() - 1)
     }
 
-    fn add(&mut self, shape: Shape) -> ShapeId {
-        if shape == Shape::default() {
+    fn add(&mut self, shape: TableShape) -> ShapeId {
+        if shape == TableShape::default() {
             return UNKNOWN;
         }
         if let Some(&known) = self.seen.get(&shape) {
@@ -214,7 +216,7 @@ impl<'d> Reader<'d> {
         at
     }
 
-    fn push_fields(&mut self, mut fields: Vec<Field>) -> Span {
+    fn push_fields(&mut self, mut fields: Vec<TableField>) -> Span {
         if fields.is_empty() {
             return Span::default();
         }
@@ -238,8 +240,8 @@ impl<'d> Reader<'d> {
     }
 
     /// The shape of a schema written in place, and the shape it refers to.
-    fn inline(&mut self, schema: &'d Value) -> (Shape, ShapeId) {
-        let mut shape = Shape::default();
+    fn inline(&mut self, schema: &'d Value) -> (TableShape, ShapeId) {
+        let mut shape = TableShape::default();
         // OpenAPI 3 wraps references that have siblings.
         let reference = schema
             .get("$ref")
@@ -279,7 +281,7 @@ impl<'d> Reader<'d> {
         for (name, property) in properties.into_iter().flatten() {
             let shape = self.child(property);
             if shape != UNKNOWN {
-                fields.push(Field { name: Cow::Owned(name.to_string()), shape });
+                fields.push(TableField { name: Cow::Owned(name.to_string()), shape });
             }
         }
         shape.fields = self.push_fields(fields);
@@ -288,7 +290,7 @@ impl<'d> Reader<'d> {
 
     fn child(&mut self, schema: &'d Value) -> ShapeId {
         let (shape, base) = self.inline(schema);
-        if shape == Shape::default() {
+        if shape == TableShape::default() {
             return base;
         }
         if base == UNKNOWN {
@@ -301,14 +303,14 @@ impl<'d> Reader<'d> {
 
     /// The metadata of every object, as Kubernetes itself has it.
     fn object_meta(&mut self) -> ShapeId {
-        let table = builtin::table(crate::Version::V1_36);
+        let table = builtin::table(crate::KubernetesVersion::V1_36);
         let pod = table.kind("v1", "Pod").and_then(|kind| table.shape(kind.shape?));
         pod.and_then(|pod| table.field(pod, "metadata"))
             .map_or(UNKNOWN, |metadata| self.import(table, metadata))
     }
 
     /// Copies a shape of another table. Metadata is shallow, so recursion is fine.
-    fn import(&mut self, table: &Table, shape: &Shape) -> ShapeId {
+    fn import(&mut self, table: &Table, shape: &TableShape) -> ShapeId {
         let mut copy = shape.clone();
         let child = |reader: &mut Self, at| {
             table.shape(at).map_or(UNKNOWN, |shape| reader.import(table, shape))
@@ -320,7 +322,7 @@ impl<'d> Reader<'d> {
         copy.map_keys = self.push_keys(owned(shape.map_keys));
         let fields = shape.fields.of(&table.fields).iter();
         let fields = fields
-            .map(|field| Field { name: field.name.clone(), shape: child(self, field.shape) })
+            .map(|field| TableField { name: field.name.clone(), shape: child(self, field.shape) })
             .collect();
         copy.fields = self.push_fields(fields);
         self.add(copy)
@@ -343,7 +345,7 @@ impl<'d> Reader<'d> {
                 at = base;
             }
         }
-        let mut kinds: Vec<Kind> = self.kinds.into_values().collect();
+        let mut kinds: Vec<TableKind> = self.kinds.into_values().collect();
         kinds.sort_by(|a, b| a.order(&b.api_version, &b.kind));
         Table {
             shapes: Cow::Owned(self.shapes),
@@ -355,7 +357,7 @@ impl<'d> Reader<'d> {
 }
 
 /// Takes from the base what the shape does not say itself.
-fn fill_in(shape: &mut Shape, base: &Shape) {
+fn fill_in(shape: &mut TableShape, base: &TableShape) {
     fn or<T: Default + PartialEq + Copy>(own: &mut T, base: T) {
         if *own == T::default() {
             *own = base;

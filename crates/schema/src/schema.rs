@@ -6,20 +6,27 @@ use kiln_value::Value;
 
 use crate::openapi::{self, SchemaError};
 use crate::table::Table;
-use crate::{Node, builtin};
+use crate::{SchemaNode, builtin};
 
 /// Which built-in table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Version {
+pub enum KubernetesVersion {
     /// Kubernetes 1.21.2, which kustomize and Kyverno's strategic merge carry inside.
     V1_21,
-    /// Kubernetes 1.36.
+    /// Kubernetes 1.36: what the sandbox is, and what Kiln goes by without a cluster.
     V1_36,
+    /// Kubernetes 1.37.
+    V1_37,
+}
+
+impl KubernetesVersion {
+    /// The newest one. Versions only add to what merges how, so that it serves clusters of the others too.
+    pub const NEWEST: Self = KubernetesVersion::V1_37;
 }
 
 /// Whether objects of a kind belong to a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum KindScope {
     Namespaced,
     /// They belong to the cluster.
     Cluster,
@@ -59,14 +66,14 @@ impl Schema {
     }
 
     /// Knows the kinds that Kubernetes itself has.
-    pub fn builtin(version: Version) -> Self {
+    pub fn builtin(version: KubernetesVersion) -> Self {
         Schema { layers: vec![Layer::Builtin(builtin::table(version))] }
     }
 
     /// Knows only which kinds of Kubernetes belong to a namespace.
     ///
     /// kustomize: a custom OpenAPI document replaces the built-in types, but not the scopes.
-    pub fn builtin_scopes(version: Version) -> Self {
+    pub fn builtin_scopes(version: KubernetesVersion) -> Self {
         Schema { layers: vec![Layer::Scopes(builtin::table(version))] }
     }
 
@@ -90,27 +97,27 @@ impl Schema {
     }
 
     /// The node of a kind; `api_version` as objects write it (`apps/v1`, `v1`).
-    pub fn root(&self, api_version: &str, kind: &str) -> Option<Node<'_>> {
+    pub fn root(&self, api_version: &str, kind: &str) -> Option<SchemaNode<'_>> {
         self.layers.iter().rev().filter_map(Layer::types).find_map(|table| {
             let shape = table.shape(table.kind(api_version, kind)?.shape?)?;
-            Some(Node::new(table, shape))
+            Some(SchemaNode::new(table, shape))
         })
     }
 
     /// The node of the kind that an object says it is.
-    pub fn root_of(&self, object: &Value) -> Option<Node<'_>> {
+    pub fn root_of(&self, object: &Value) -> Option<SchemaNode<'_>> {
         self.root(object.get("apiVersion")?.as_str()?, object.get("kind")?.as_str()?)
     }
 
     /// Whether objects of a kind belong to a namespace, if that is known. Lower layers go first: a
     /// document cannot move a kind of Kubernetes.
-    pub fn scope(&self, api_version: &str, kind: &str) -> Option<Scope> {
+    pub fn scope(&self, api_version: &str, kind: &str) -> Option<KindScope> {
         self.layers.iter().find_map(|layer| layer.table().kind(api_version, kind)?.scope)
     }
 
     /// The kinds that some layer knows, with their scopes where known: apiVersion and kind, sorted
     /// within each layer, the lowest layer first.
-    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str, Option<Scope>)> {
+    pub fn kinds(&self) -> impl Iterator<Item = (&str, &str, Option<KindScope>)> {
         let kinds = self.layers.iter().flat_map(|layer| layer.table().kinds.iter());
         kinds.map(|entry| (&*entry.api_version, &*entry.kind, entry.scope))
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::Scope;
+use crate::KindScope;
 
 /// How the elements of a list are identified when it is merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,7 +77,7 @@ impl PatchStrategy {
 
 /// What is known about the value at one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Shape {
+pub(crate) struct TableShape {
     /// The fields of an object type: a range of [`Table::fields`], sorted by name.
     pub(crate) fields: Span,
     /// The shape of list elements.
@@ -115,21 +115,21 @@ pub(crate) type ShapeId = u32;
 pub(crate) const UNKNOWN: ShapeId = 0;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
+pub(crate) struct TableField {
     pub(crate) name: Cow<'static, str>,
     pub(crate) shape: ShapeId,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct TableKind {
     pub(crate) api_version: Cow<'static, str>,
     pub(crate) kind: Cow<'static, str>,
-    pub(crate) scope: Option<Scope>,
+    pub(crate) scope: Option<KindScope>,
     /// `None` when the table knows no more than the scope.
     pub(crate) shape: Option<ShapeId>,
 }
 
-impl Kind {
+impl TableKind {
     pub(crate) fn order(&self, api_version: &str, kind: &str) -> Ordering {
         (&*self.api_version, &*self.kind).cmp(&(api_version, kind))
     }
@@ -137,30 +137,30 @@ impl Kind {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    pub(crate) shapes: Cow<'static, [Shape]>,
-    pub(crate) fields: Cow<'static, [Field]>,
+    pub(crate) shapes: Cow<'static, [TableShape]>,
+    pub(crate) fields: Cow<'static, [TableField]>,
     pub(crate) keys: Cow<'static, [Cow<'static, str>]>,
     /// Sorted by apiVersion and kind.
-    pub(crate) kinds: Cow<'static, [Kind]>,
+    pub(crate) kinds: Cow<'static, [TableKind]>,
 }
 
 impl Table {
-    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+    pub(crate) fn kind(&self, api_version: &str, kind: &str) -> Option<&TableKind> {
         let at = self.kinds.binary_search_by(|entry| entry.order(api_version, kind)).ok()?;
         Some(&self.kinds[at])
     }
 
-    pub(crate) fn shape(&self, id: ShapeId) -> Option<&Shape> {
+    pub(crate) fn shape(&self, id: ShapeId) -> Option<&TableShape> {
         (id != UNKNOWN).then(|| &self.shapes[id as usize])
     }
 
-    pub(crate) fn named_field(&self, shape: &Shape, name: &str) -> Option<&Shape> {
+    pub(crate) fn named_field(&self, shape: &TableShape, name: &str) -> Option<&TableShape> {
         let fields = shape.fields.of(&self.fields);
         let at = fields.binary_search_by(|field| (*field.name).cmp(name)).ok()?;
         self.shape(fields[at].shape)
     }
 
-    pub(crate) fn field(&self, shape: &Shape, name: &str) -> Option<&Shape> {
+    pub(crate) fn field(&self, shape: &TableShape, name: &str) -> Option<&TableShape> {
         self.named_field(shape, name).or_else(|| self.shape(shape.values))
     }
 }

@@ -175,13 +175,13 @@ pub(crate) struct ExpectedResult {
     result: Option<Str>,
     operation: Option<Str>,
     #[serde(default)]
-    patched_resources: Names,
+    patched_resources: NameList,
     #[serde(default)]
-    generated_resource: Names,
+    generated_resource: NameList,
     #[serde(default)]
-    generated_resources: Names,
+    generated_resources: NameList,
     #[serde(default)]
-    clone_source_resource: Names,
+    clone_source_resource: NameList,
     #[serde(default)]
     fail_on_missing_resources: bool,
     /// Kiln's own: what a rule that refuses the resource says.
@@ -192,7 +192,7 @@ pub(crate) struct ExpectedResult {
     #[serde(default)]
     namespace: Str,
     #[serde(default)]
-    patched_resource: Names,
+    patched_resource: NameList,
     /// `isGeneratingPolicy` and the like: they say what the policy itself says.
     #[serde(default, rename = "isValidatingAdmissionPolicy")]
     _is_validating_admission_policy: bool,
@@ -230,23 +230,23 @@ struct ResourceSpec {
 /// One name, or several.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(crate) enum Names {
+pub(crate) enum NameList {
     One(Str),
     Many(Vec<Str>),
 }
 
-impl Default for Names {
+impl Default for NameList {
     fn default() -> Self {
-        Names::Many(Vec::new())
+        NameList::Many(Vec::new())
     }
 }
 
-impl Names {
+impl NameList {
     fn all(&self) -> Vec<Str> {
         match self {
-            Names::One(name) if name.is_empty() => Vec::new(),
-            Names::One(name) => vec![name.clone()],
-            Names::Many(names) => names.clone(),
+            NameList::One(name) if name.is_empty() => Vec::new(),
+            NameList::One(name) => vec![name.clone()],
+            NameList::Many(names) => names.clone(),
         }
     }
 }
@@ -479,8 +479,8 @@ impl ExpectedResult {
             })?),
             None => None,
         };
-        let names = |field: &str, names: &Names| -> Vec<(Str, Path)> {
-            let several = matches!(names, Names::Many(_));
+        let names = |field: &str, names: &NameList| -> Vec<(Str, Path)> {
+            let several = matches!(names, NameList::Many(_));
             let path = path.join(field);
             let at = |at: usize| if several { path.join(at) } else { path.clone() };
             names.all().into_iter().enumerate().map(|(i, name)| (name, at(i))).collect()
@@ -547,7 +547,7 @@ impl ExpectedResult {
 
 #[cfg(test)]
 mod tests {
-    use kiln_testkit::Shape;
+    use kiln_testkit::TypeShape;
 
     use super::*;
 
@@ -555,7 +555,7 @@ mod tests {
     fn the_readers_have_the_fields_of_the_tables() {
         const OPEN: &[&str] = &["globalValues", "values", "foreachValues", "labels", "extra"];
         let none = Vec::<String>::new();
-        assert_eq!(Shape::of::<TestFile>(OPEN).differences(&table::TEST), none);
-        assert_eq!(Shape::of::<GivenFile>(OPEN).differences(&table::GIVEN), none);
+        assert_eq!(TypeShape::of::<TestFile>(OPEN).differences(&table::TEST), none);
+        assert_eq!(TypeShape::of::<GivenFile>(OPEN).differences(&table::GIVEN), none);
     }
 }

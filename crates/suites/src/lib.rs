@@ -36,7 +36,7 @@ mod names;
 mod report;
 mod select;
 
-pub use check::{Options, run};
+pub use check::{SuiteOptions, run};
 pub use compare::Difference;
 pub use files::Files;
 pub use junit::{TestCase, TestEnd, TestGroup, junit, to_xml as junit_xml};

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use kiln_engine::{
     CachedGlobal, ExternalData, ExternalDataError, Globals, ServiceAnswer, ServiceRequest,
 };
-use kiln_jmespath::{Environment, Expression, Limits, NoAmbientSources};
+use kiln_jmespath::{Expression, JmesPathEnvironment, JmesPathLimits, NoAmbientSources};
 use kiln_rules::Method;
 use kiln_value::{Str, Value};
 
@@ -63,8 +63,10 @@ impl MockResponses {
         let root = match entry.field_path.as_str() {
             "" => root,
             path => {
-                let environment =
-                    Environment { sources: &NoAmbientSources, limits: Limits::default() };
+                let environment = JmesPathEnvironment {
+                    sources: &NoAmbientSources,
+                    limits: JmesPathLimits::default(),
+                };
                 let found = compile("fieldPath", path)?.search(&root, &environment);
                 found.map_err(|error| format!("fieldPath {path:?}: {error}"))?
             }
@@ -104,7 +106,7 @@ impl MockResponses {
         meant().find(named).or_else(|| meant().find(any)).map(|call| &call.response)
     }
 
-    fn answer(&self, method: Method, means: impl Fn(&ApiCallResponse) -> bool) -> Found<'_> {
+    fn answer(&self, method: Method, means: impl Fn(&ApiCallResponse) -> bool) -> MockResponse<'_> {
         match self.said(method, means) {
             Some(said) if said.status_code >= 400 => {
                 let code = said.status_code;
@@ -119,7 +121,7 @@ impl MockResponses {
     }
 }
 
-type Found<'a> = Result<Option<&'a Value>, ExternalDataError>;
+type MockResponse<'a> = Result<Option<&'a Value>, ExternalDataError>;
 
 fn is(text: Option<&Str>, wanted: &str) -> bool {
     text.is_some_and(|text| text.trim() == wanted)

@@ -27,5 +27,5 @@ pub use cases::{Case, Expected, cases, read_cases};
 pub use corpus::{RECORDED_CASES, corpus, corpus_directory, corpus_json, project_root};
 pub use kyverno::{MadeBy, copied_by_kyverno, made_by_kyverno};
 pub use missing::{skip, skip_named};
-pub use shape::Shape;
+pub use shape::TypeShape;
 pub use tally::{Tally, difference};

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use kiln_apiserver::{Request, Response, Server, ServerHost, Settings};
+use kiln_apiserver::{ApiRequest, Response, Server, ServerHost, Settings};
 use kiln_value::{Value, json};
 
 /// 2026-11-16T00:00:00Z.
@@ -54,13 +54,14 @@ pub fn start() -> Server {
 
 /// Sends a body in JSON.
 pub fn send(server: &Server, method: &str, path: &str, body: &Value) -> Response {
-    let request = Request::new(method, path).with_body("application/json", json::to_string(body));
+    let request =
+        ApiRequest::new(method, path).with_body("application/json", json::to_string(body));
     server.call(&request)
 }
 
 /// Asks for something.
 pub fn get(server: &Server, path: &str) -> Response {
-    server.call(&Request::new("GET", path))
+    server.call(&ApiRequest::new("GET", path))
 }
 
 /// Creates something that must be accepted.

@@ -10,7 +10,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 
 /// What a type can be read from.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Shape {
+pub enum TypeShape {
     /// Anything.
     #[default]
     Any,
@@ -20,20 +20,20 @@ pub enum Shape {
     Boolean,
     /// A whole number.
     Integer,
-    List(Box<Shape>),
+    List(Box<TypeShape>),
     /// A map with any keys.
     Map,
     /// A map with these fields.
-    Fields(Vec<(&'static str, Shape)>),
+    Fields(Vec<(&'static str, TypeShape)>),
 }
 
-impl Shape {
+impl TypeShape {
     /// The shape of a type that serde reads, found by reading it. Of the fields in `open` it is known that they hold a
     /// map with any keys: their types ask for anything, and then want a map.
     ///
     /// # Panics
     /// If the type cannot be read from what it asks for.
-    pub fn of<T: for<'de> Deserialize<'de>>(open: &'static [&'static str]) -> Shape {
+    pub fn of<T: for<'de> Deserialize<'de>>(open: &'static [&'static str]) -> TypeShape {
         let shape = RefCell::default();
         let tracer = Tracer { shape: &shape, open, is_open: false };
         T::deserialize(tracer).map(drop).expect("a type is read from what it asks for");
@@ -48,7 +48,7 @@ impl Shape {
     }
 
     fn compare_table(&self, table: &'static FieldTable, path: &str, found: &mut Vec<String>) {
-        let Shape::Fields(fields) = self else {
+        let TypeShape::Fields(fields) = self else {
             return found.push(format!("{path}: the table has fields, the reader has {self:?}"));
         };
         for (name, shape) in fields {
@@ -65,19 +65,19 @@ impl Shape {
         match (holds, self) {
             (
                 FieldType::String | FieldType::Expression(_) | FieldType::Enum(_),
-                Shape::String,
+                TypeShape::String,
             )
-            | (FieldType::Boolean, Shape::Boolean)
-            | (FieldType::Integer, Shape::Integer)
-            | (FieldType::Any, Shape::Any | Shape::Map)
-            | (FieldType::Map(_), Shape::Map)
+            | (FieldType::Boolean, TypeShape::Boolean)
+            | (FieldType::Integer, TypeShape::Integer)
+            | (FieldType::Any, TypeShape::Any | TypeShape::Map)
+            | (FieldType::Map(_), TypeShape::Map)
             // Several forms are read by hand.
-            | (FieldType::Either(_), Shape::Any) => {}
-            (FieldType::List(element), Shape::List(shape)) => {
+            | (FieldType::Either(_), TypeShape::Any) => {}
+            (FieldType::List(element), TypeShape::List(shape)) => {
                 shape.compare(element, &format!("{path}[]"), found);
             }
             (FieldType::Table(table), shape) => shape.compare_table(table, path, found),
-            (FieldType::Tables(table), Shape::List(shape)) => {
+            (FieldType::Tables(table), TypeShape::List(shape)) => {
                 shape.compare_table(table, &format!("{path}[]"), found);
             }
             (holds, shape) => {
@@ -90,7 +90,7 @@ impl Shape {
 /// Gives a type whatever it asks for, and notes what that was.
 #[derive(Clone, Copy)]
 struct Tracer<'t> {
-    shape: &'t RefCell<Shape>,
+    shape: &'t RefCell<TypeShape>,
     open: &'static [&'static str],
     /// Whether the value belongs to a field that is open.
     is_open: bool,
@@ -114,7 +114,7 @@ impl de::Error for Refused {
 }
 
 impl Tracer<'_> {
-    fn is(self, shape: Shape) {
+    fn is(self, shape: TypeShape) {
         self.shape.replace(shape);
     }
 }
@@ -122,7 +122,7 @@ impl Tracer<'_> {
 macro_rules! integers {
     ($($method:ident)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-            self.is(Shape::Integer);
+            self.is(TypeShape::Integer);
             visitor.visit_u8(0)
         })*
     };
@@ -136,12 +136,12 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         if self.is_open {
             return self.deserialize_map(visitor);
         }
-        self.is(Shape::Any);
+        self.is(TypeShape::Any);
         visitor.visit_str("")
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-        self.is(Shape::String);
+        self.is(TypeShape::String);
         visitor.visit_str("")
     }
 
@@ -150,7 +150,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-        self.is(Shape::Boolean);
+        self.is(TypeShape::Boolean);
         visitor.visit_bool(false)
     }
 
@@ -166,12 +166,12 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
         let element = RefCell::default();
         let read = visitor.visit_seq(One(Some(Tracer { shape: &element, ..self })))?;
-        self.is(Shape::List(Box::new(element.into_inner())));
+        self.is(TypeShape::List(Box::new(element.into_inner())));
         Ok(read)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
-        self.is(Shape::Map);
+        self.is(TypeShape::Map);
         visitor.visit_map(&mut Each { names: &[], found: Vec::new(), open: self.open })
     }
 
@@ -183,7 +183,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
     ) -> Result<V::Value, Refused> {
         let mut each = Each { names, found: Vec::new(), open: self.open };
         let read = visitor.visit_map(&mut each)?;
-        self.is(Shape::Fields(each.found));
+        self.is(TypeShape::Fields(each.found));
         Ok(read)
     }
 
@@ -209,7 +209,7 @@ impl<'de> SeqAccess<'de> for One<'_> {
 /// The fields of a struct, one after the other.
 struct Each {
     names: &'static [&'static str],
-    found: Vec<(&'static str, Shape)>,
+    found: Vec<(&'static str, TypeShape)>,
     open: &'static [&'static str],
 }
 

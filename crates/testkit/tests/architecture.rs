@@ -1,7 +1,8 @@
 //! What ARCHITECTURE.md says of the crates is held against what the crates are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use kiln_testkit::project_root;
 
@@ -143,4 +144,51 @@ fn nothing_after_compilation_reads_documents_or_asks_for_the_dialect() {
         "put what is asked for into kiln_rules (Delivery, Lifecycle, …) and let the compilers fill it:\n{}",
         found.join("\n")
     );
+}
+
+/// The Rust files below a directory.
+fn sources(directory: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// The names of the types that a line defines outside of functions and traits.
+fn defined_type(line: &str) -> Option<&str> {
+    let rest = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.trim_start(),
+        None => line,
+    };
+    let keywords = ["struct ", "enum ", "trait ", "type ", "union "];
+    let name = keywords.iter().find_map(|keyword| rest.strip_prefix(keyword))?;
+    let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
+    Some(&name[..end])
+}
+
+/// A name that every second crate has is not found by searching for it. STYLE.md says what to put in front.
+#[test]
+fn types_have_names_that_a_symbol_search_finds() {
+    // What every library calls so.
+    const IDIOMS: [&str; 2] = ["Error", "Result"];
+    let mut crates: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for directory in order() {
+        let mut files = Vec::new();
+        sources(&project_root().join("crates").join(&directory).join("src"), &mut files);
+        for file in files {
+            let text = fs::read_to_string(file).unwrap();
+            for name in text.lines().filter_map(defined_type) {
+                crates.entry(name.to_owned()).or_default().insert(directory.clone());
+            }
+        }
+    }
+    let shared = crates.iter().filter(|(name, of)| of.len() > 3 && !IDIOMS.contains(&&***name));
+    let shared: Vec<String> = shared.map(|(name, of)| format!("{name}: {of:?}")).collect();
+    assert!(shared.is_empty(), "put the word of their noun in front of\n{}", shared.join("\n"));
+    assert!(crates["Error"].len() > 3, "definitions are found");
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kiln_cluster::{Call, KindKey, ObjectPatch, Preconditions, Reason, Verb};
 use kiln_object::{Change, Gvk, ObjectId, Selector, metadata};
-use kiln_testkit::memory::{Decision, Fault, Memory, WatchFault};
+use kiln_testkit::memory::{CallFault, Decision, Memory, WatchFault};
 use kiln_testkit::server;
 use kiln_value::{Value, value};
 
@@ -319,8 +319,8 @@ fn calls_fail_when_told_to_and_are_counted() {
     let mut memory = Memory::new();
     let a = id("ConfigMap", "default", "a");
     let create = Call::create(config_map("default", "a", value!({})));
-    memory.faults.fail_next(Some(Verb::Create), None, Fault::Unavailable);
-    memory.faults.fail_next(Some(Verb::Create), None, Fault::LostAnswer);
+    memory.faults.fail_next(Some(Verb::Create), None, CallFault::Unavailable);
+    memory.faults.fail_next(Some(Verb::Create), None, CallFault::LostAnswer);
     assert_eq!(memory.call("u", &create).unwrap_err().reason, Reason::Unavailable);
     assert!(!memory.has(&a));
     assert_eq!(memory.call("u", &create).unwrap_err().reason, Reason::Unavailable);

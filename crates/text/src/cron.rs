@@ -17,14 +17,14 @@ pub struct Schedule(Times);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Times {
-    Fields(Fields),
+    Fields(CronFields),
     /// So many seconds after the last time.
     Every(i64),
 }
 
 /// The values that each field takes, as sets of bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fields {
+struct CronFields {
     minutes: u64,
     hours: u64,
     days: u64,
@@ -138,7 +138,14 @@ impl Schedule {
         // Sunday has two numbers.
         let weekdays = (weekdays & 0x7f) | (weekdays >> 7 & 1);
         let either_day = !any_day && !any_weekday;
-        Ok(Schedule(Times::Fields(Fields { minutes, hours, days, months, weekdays, either_day })))
+        Ok(Schedule(Times::Fields(CronFields {
+            minutes,
+            hours,
+            days,
+            months,
+            weekdays,
+            either_day,
+        })))
     }
 
     /// The first time after one, in seconds since 1970; none if there is none, as on a 30th of February.
@@ -150,7 +157,7 @@ impl Schedule {
     }
 }
 
-impl Fields {
+impl CronFields {
     fn next(&self, after: i64) -> Option<i64> {
         let first = after.div_euclid(60).checked_add(1)?.checked_mul(60)?;
         let (day, rest) = (first.div_euclid(DAY), first.rem_euclid(DAY));

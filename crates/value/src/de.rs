@@ -87,7 +87,7 @@ impl de::Error for TypeError {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        TypeError::custom(format_args!("expected {expected}, found {}", Found(found)))
+        TypeError::custom(format_args!("expected {expected}, found {}", FoundValue(found)))
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -108,9 +108,9 @@ impl de::Error for TypeError {
 }
 
 /// What was found, in the words of the documents rather than of Rust.
-struct Found<'u>(Unexpected<'u>);
+struct FoundValue<'u>(Unexpected<'u>);
 
-impl fmt::Display for Found<'_> {
+impl fmt::Display for FoundValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Unexpected::Bool(b) => write!(f, "the boolean {b}"),
@@ -317,7 +317,7 @@ mod tests {
 
     #[derive(Debug, serde::Deserialize, PartialEq)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
-    struct Rule {
+    struct TestRule {
         name: String,
         #[serde(default)]
         weight: Option<u32>,
@@ -336,9 +336,9 @@ mod tests {
     #[test]
     fn reads_typed_things() {
         let value = value!({"name": "r", "steps": ["skip", {"wait": 3}, {"set": {"key": "k"}}]});
-        let rule: Rule = from_value(&value).unwrap();
+        let rule: TestRule = from_value(&value).unwrap();
         let steps = vec![Step::Skip, Step::Wait(3), Step::Set { key: "k".into() }];
-        assert_eq!(rule, Rule { name: "r".into(), weight: None, steps });
+        assert_eq!(rule, TestRule { name: "r".into(), weight: None, steps });
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
             ),
         ];
         for (value, message) in cases {
-            assert_eq!(from_value::<Rule>(&value).unwrap_err().to_string(), message);
+            assert_eq!(from_value::<TestRule>(&value).unwrap_err().to_string(), message);
         }
     }
 }

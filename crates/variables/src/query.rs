@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use kiln_jmespath::{Environment, Error, Expression, Root};
+use kiln_jmespath::{Error, Expression, JmesPathEnvironment, Root};
 use kiln_value::{Str, Value};
 
 /// An expression that was read once. One that could not be read says so when it is evaluated.
@@ -43,7 +43,7 @@ static TO_STRING: LazyLock<Query> = LazyLock::new(|| Query::new("to_string(@)"))
 pub(crate) fn text_of(value: &Value) -> Result<Str, QueryError> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        other => match TO_STRING.expression()?.search(other, &Environment::default())? {
+        other => match TO_STRING.expression()?.search(other, &JmesPathEnvironment::default())? {
             Value::String(text) => Ok(text),
             _ => Err(QueryError::refused("to_string made no text", None)),
         },
@@ -126,7 +126,7 @@ impl std::error::Error for QueryError {
 }
 
 /// Where variables get their values.
-pub trait Scope {
+pub trait VariableScope {
     /// The value of an expression.
     ///
     /// # Errors
@@ -145,12 +145,12 @@ pub trait Scope {
 #[derive(Clone, Copy)]
 pub struct ContextScope<'c> {
     context: &'c dyn Root,
-    environment: Environment<'c>,
+    environment: JmesPathEnvironment<'c>,
 }
 
 impl<'c> ContextScope<'c> {
     /// A scope over a context.
-    pub fn new(context: &'c dyn Root, environment: Environment<'c>) -> Self {
+    pub fn new(context: &'c dyn Root, environment: JmesPathEnvironment<'c>) -> Self {
         ContextScope { context, environment }
     }
 }
@@ -163,7 +163,7 @@ impl fmt::Debug for ContextScope<'_> {
     }
 }
 
-impl Scope for ContextScope<'_> {
+impl VariableScope for ContextScope<'_> {
     fn evaluate(&self, query: &Query) -> Result<Value, QueryError> {
         Ok(query.expression()?.search(self.context, &self.environment)?)
     }

@@ -123,11 +123,13 @@ impl Walk<'_> {
     fn look_up(&self, reference: &str) -> Result<String, Reason> {
         let (operator, place) = read(reference, &self.path).ok_or(Reason::Empty)?;
         match self.targets.0.get(&place).copied().flatten().ok_or(Reason::Missing)? {
-            Target::Text(text) => Ok(format!("{operator}{text}")),
-            Target::Number(number) if !operator.is_empty() => Ok(format!("{operator}{number:.6}")),
-            Target::Number(_) => Err(Reason::NotText("number")),
-            Target::Null => Err(Reason::Missing),
-            Target::Bool => Err(Reason::NotText("boolean")),
+            ReferenceTarget::Text(text) => Ok(format!("{operator}{text}")),
+            ReferenceTarget::Number(number) if !operator.is_empty() => {
+                Ok(format!("{operator}{number:.6}"))
+            }
+            ReferenceTarget::Number(_) => Err(Reason::NotText("number")),
+            ReferenceTarget::Null => Err(Reason::Missing),
+            ReferenceTarget::Bool => Err(Reason::NotText("boolean")),
         }
     }
 }
@@ -222,10 +224,10 @@ fn close(
 
 /// The places that the references of a document lead to, and the values there.
 #[derive(Default)]
-struct Targets<'d>(HashMap<String, Option<Target<'d>>>);
+struct Targets<'d>(HashMap<String, Option<ReferenceTarget<'d>>>);
 
 #[derive(Clone, Copy)]
-enum Target<'d> {
+enum ReferenceTarget<'d> {
     Text(&'d str),
     Number(f64),
     Bool,
@@ -263,18 +265,18 @@ impl<'d> Targets<'d> {
             }
             Value::Map(map) => {
                 if let Some((last, _)) = map.iter().next_back() {
-                    self.found(path, Target::Text(last));
+                    self.found(path, ReferenceTarget::Text(last));
                 }
                 each(map, path, &mut |element, path| self.find(element, path));
             }
-            Value::String(text) => self.found(path, Target::Text(text)),
-            Value::Number(number) => self.found(path, Target::Number(number.as_f64())),
-            Value::Bool(_) => self.found(path, Target::Bool),
-            Value::Null => self.found(path, Target::Null),
+            Value::String(text) => self.found(path, ReferenceTarget::Text(text)),
+            Value::Number(number) => self.found(path, ReferenceTarget::Number(number.as_f64())),
+            Value::Bool(_) => self.found(path, ReferenceTarget::Bool),
+            Value::Null => self.found(path, ReferenceTarget::Null),
         }
     }
 
-    fn found(&mut self, path: &Path, target: Target<'d>) {
+    fn found(&mut self, path: &Path, target: ReferenceTarget<'d>) {
         if let Some(wanted) = self.0.get_mut(&unanchored(path)) {
             *wanted = Some(target);
         }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use kiln_value::{Key, List, MAX_DEPTH, Map, Str, Value};
 
 use crate::error::{Limit, Problem, SubstituteError};
-use crate::query::{self, Query, QueryError, Scope};
+use crate::query::{self, Query, QueryError, VariableScope};
 use crate::scan::{self, Marked};
-use crate::template::{Ask, Entry, Node, Pattern, Prepared, Template};
+use crate::template::{Ask, Prepared, Template, TemplateEntry, TemplatePart, TemplateText};
 
 /// How much substitutions may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SubstitutionLimits {
     /// How often variables may stand inside variables.
     pub rounds: usize,
     /// How many bytes may be made or inserted, over all documents of a [`Substitution`].
@@ -26,9 +26,9 @@ pub struct Limits {
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for SubstitutionLimits {
     fn default() -> Self {
-        Limits { rounds: 64, bytes: 16 << 20, depth: MAX_DEPTH }
+        SubstitutionLimits { rounds: 64, bytes: 16 << 20, depth: MAX_DEPTH }
     }
 }
 
@@ -68,20 +68,20 @@ enum Filling {
 
 /// Fills templates from one scope, within one budget.
 pub struct Substitution<'s> {
-    scope: &'s dyn Scope,
-    limits: Limits,
+    scope: &'s dyn VariableScope,
+    limits: SubstitutionLimits,
     usage: Usage,
     deleting: bool,
 }
 
 impl<'s> Substitution<'s> {
     /// A substitution with the usual limits.
-    pub fn new(scope: &'s dyn Scope) -> Self {
-        Self::with_limits(scope, Limits::default())
+    pub fn new(scope: &'s dyn VariableScope) -> Self {
+        Self::with_limits(scope, SubstitutionLimits::default())
     }
 
     /// A substitution with limits of its own.
-    pub fn with_limits(scope: &'s dyn Scope, limits: Limits) -> Self {
+    pub fn with_limits(scope: &'s dyn VariableScope, limits: SubstitutionLimits) -> Self {
         Substitution { scope, limits, usage: Usage::default(), deleting: scope.is_deleting() }
     }
 
@@ -109,7 +109,7 @@ impl<'s> Substitution<'s> {
     /// As [`Substitution::run`].
     pub fn run_text(&mut self, template: &Template) -> Result<FilledText, SubstituteError> {
         template.check_references()?;
-        let Some(Node::Text(pattern)) = &template.root else {
+        let Some(TemplatePart::Text(pattern)) = &template.root else {
             let text = template.document.as_str().unwrap_or_default().to_owned();
             return Ok(FilledText { text, values: Vec::new() });
         };
@@ -134,25 +134,35 @@ impl<'s> Substitution<'s> {
     }
 
     /// Fills what lies below a node; everything else of the value is shared.
-    fn node(&mut self, node: &Node, value: &Value, depth: usize) -> Result<Value, SubstituteError> {
+    fn node(
+        &mut self,
+        node: &TemplatePart,
+        value: &Value,
+        depth: usize,
+    ) -> Result<Value, SubstituteError> {
         match (node, value) {
-            (Node::Text(pattern), _) => self.text(pattern, depth),
-            (Node::List(below), Value::List(list)) => {
+            (TemplatePart::Text(pattern), _) => self.text(pattern, depth),
+            (TemplatePart::List(below), Value::List(list)) => {
                 let mut elements = list.to_vec();
                 for (at, node) in below {
                     elements[*at] = self.node(node, &list[*at], depth + 1)?;
                 }
                 Ok(Value::List(List::from(elements)))
             }
-            (Node::Map(below), Value::Map(map)) => self.map(below, map, depth),
-            (Node::List(_) | Node::Map(_), other) => Ok(other.clone()),
+            (TemplatePart::Map(below), Value::Map(map)) => self.map(below, map, depth),
+            (TemplatePart::List(_) | TemplatePart::Map(_), other) => Ok(other.clone()),
         }
     }
 
-    fn map(&mut self, below: &[Entry], map: &Map, depth: usize) -> Result<Value, SubstituteError> {
+    fn map(
+        &mut self,
+        below: &[TemplateEntry],
+        map: &Map,
+        depth: usize,
+    ) -> Result<Value, SubstituteError> {
         let mut entries = map.as_slice().to_vec();
-        let mut renamed: Vec<&Pattern> = Vec::new();
-        for Entry { at, key, value } in below {
+        let mut renamed: Vec<&TemplateText> = Vec::new();
+        for TemplateEntry { at, key, value } in below {
             if let Some(pattern) = key {
                 entries[*at].0 = self.key(pattern, &entries[*at].0)?;
                 renamed.push(pattern);
@@ -176,7 +186,7 @@ impl<'s> Substitution<'s> {
         Ok(Value::Map(result))
     }
 
-    fn key(&mut self, pattern: &Pattern, key: &Key) -> Result<Key, SubstituteError> {
+    fn key(&mut self, pattern: &TemplateText, key: &Key) -> Result<Key, SubstituteError> {
         match self.text(pattern, 0)? {
             Value::String(text) => Ok(Key::new(&text)),
             // Kyverno: a key that became null stays as it was.
@@ -186,14 +196,14 @@ impl<'s> Substitution<'s> {
     }
 
     /// Fills a text. A text that is one variable takes the value of it, whatever its type.
-    fn text(&mut self, pattern: &Pattern, depth: usize) -> Result<Value, SubstituteError> {
+    fn text(&mut self, pattern: &TemplateText, depth: usize) -> Result<Value, SubstituteError> {
         Ok(match self.marked(pattern, depth)? {
             Filling::Value(value, _) => value,
             Filling::Text(marked, _) => Value::from(marked.unescape()),
         })
     }
 
-    fn marked(&mut self, pattern: &Pattern, depth: usize) -> Result<Filling, SubstituteError> {
+    fn marked(&mut self, pattern: &TemplateText, depth: usize) -> Result<Filling, SubstituteError> {
         let mut inserted = Vec::new();
         let mut found = Cow::Borrowed(pattern.first.as_slice());
         let mut text = Cow::Borrowed(&pattern.text);
@@ -234,7 +244,7 @@ impl<'s> Substitution<'s> {
         &mut self,
         variable: &Prepared,
         text: &Marked,
-        pattern: &Pattern,
+        pattern: &TemplateText,
     ) -> Result<(Value, Arc<str>), SubstituteError> {
         let choice = match &variable.ask {
             Ask::Nothing => {
@@ -293,7 +303,7 @@ impl<'s> Substitution<'s> {
 }
 
 /// A problem with a text as a whole.
-fn failed(pattern: &Pattern, problem: Problem) -> SubstituteError {
+fn failed(pattern: &TemplateText, problem: Problem) -> SubstituteError {
     SubstituteError {
         path: pattern.path.clone(),
         in_key: pattern.in_key,
@@ -307,7 +317,7 @@ fn failed(pattern: &Pattern, problem: Problem) -> SubstituteError {
 fn at_variable(
     variable: &Prepared,
     text: &Marked,
-    pattern: &Pattern,
+    pattern: &TemplateText,
     expression: &str,
     problem: Problem,
 ) -> SubstituteError {
@@ -321,7 +331,7 @@ fn at_variable(
 fn query_failed(
     variable: &Prepared,
     text: &Marked,
-    pattern: &Pattern,
+    pattern: &TemplateText,
     query: &Query,
     error: QueryError,
 ) -> SubstituteError {

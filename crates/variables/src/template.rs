@@ -9,7 +9,7 @@ use std::ops::Range;
 use kiln_value::{Path, Value};
 use memchr::memmem;
 
-use crate::Limits;
+use crate::SubstitutionLimits;
 use crate::at_sign;
 use crate::error::SubstituteError;
 use crate::query::Query;
@@ -20,31 +20,31 @@ use crate::scan::{self, Marked};
 #[derive(Clone, Debug)]
 pub struct Template {
     pub(crate) document: Value,
-    pub(crate) root: Option<Node>,
+    pub(crate) root: Option<TemplatePart>,
     pub(crate) base_depth: usize,
     pub(crate) unresolved: Option<Unresolved>,
 }
 
 /// The places of a document that hold variables or escapes, and nothing else.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
-    Text(Box<Pattern>),
+pub(crate) enum TemplatePart {
+    Text(Box<TemplateText>),
     /// Positions of a list, and what is below them.
-    List(Vec<(usize, Node)>),
-    Map(Vec<Entry>),
+    List(Vec<(usize, TemplatePart)>),
+    Map(Vec<TemplateEntry>),
 }
 
 /// An entry of a map whose key or value holds variables.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct TemplateEntry {
     pub(crate) at: usize,
-    pub(crate) key: Option<Box<Pattern>>,
-    pub(crate) value: Option<Node>,
+    pub(crate) key: Option<Box<TemplateText>>,
+    pub(crate) value: Option<TemplatePart>,
 }
 
 /// A text that holds variables or escapes.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct TemplateText {
     pub(crate) text: Marked,
     pub(crate) path: Path,
     pub(crate) in_key: bool,
@@ -192,7 +192,7 @@ impl Template {
         self.each_pattern(&mut |pattern| {
             let text = pattern.text.text();
             let mut masked = pattern.text.clone();
-            for _ in 0..Limits::default().rounds {
+            for _ in 0..SubstitutionLimits::default().rounds {
                 let spans = scan::variables(masked.shadow());
                 if spans.is_empty() {
                     break;
@@ -221,7 +221,7 @@ impl Template {
         let mut found = Vec::new();
         self.each_pattern(&mut |pattern| {
             let mut masked = pattern.text.clone();
-            for _ in 0..Limits::default().rounds {
+            for _ in 0..SubstitutionLimits::default().rounds {
                 let spans = scan::variables(masked.shadow());
                 if spans.is_empty() {
                     break;
@@ -238,12 +238,14 @@ impl Template {
         found
     }
 
-    fn each_pattern<'t>(&'t self, see: &mut dyn FnMut(&'t Pattern)) {
-        fn walk<'t>(node: &'t Node, see: &mut dyn FnMut(&'t Pattern)) {
+    fn each_pattern<'t>(&'t self, see: &mut dyn FnMut(&'t TemplateText)) {
+        fn walk<'t>(node: &'t TemplatePart, see: &mut dyn FnMut(&'t TemplateText)) {
             match node {
-                Node::Text(pattern) => see(pattern),
-                Node::List(elements) => elements.iter().for_each(|(_, node)| walk(node, see)),
-                Node::Map(entries) => {
+                TemplatePart::Text(pattern) => see(pattern),
+                TemplatePart::List(elements) => {
+                    elements.iter().for_each(|(_, node)| walk(node, see));
+                }
+                TemplatePart::Map(entries) => {
                     for entry in entries {
                         entry.key.iter().for_each(|pattern| see(pattern));
                         entry.value.iter().for_each(|node| walk(node, see));
@@ -261,11 +263,11 @@ struct Compiler {
 
 impl Compiler {
     /// What has to be done below a value. `written` is the same place before references were resolved.
-    fn value(&mut self, value: &Value, written: &Value) -> Option<Node> {
+    fn value(&mut self, value: &Value, written: &Value) -> Option<TemplatePart> {
         match value {
             Value::String(text) => {
                 let pattern = self.pattern(text, false, written.as_str() == Some(text))?;
-                Some(Node::Text(Box::new(pattern)))
+                Some(TemplatePart::Text(Box::new(pattern)))
             }
             Value::List(list) => {
                 let mut below = Vec::new();
@@ -275,7 +277,7 @@ impl Compiler {
                     below.extend(self.value(element, written).map(|node| (at, node)));
                     self.path.pop();
                 }
-                (!below.is_empty()).then_some(Node::List(below))
+                (!below.is_empty()).then_some(TemplatePart::List(below))
             }
             Value::Map(map) => {
                 let mut below = Vec::new();
@@ -286,22 +288,22 @@ impl Compiler {
                     let value = self.value(element, known.unwrap_or(&Value::Null));
                     self.path.pop();
                     if pattern.is_some() || value.is_some() {
-                        below.push(Entry { at, key: pattern, value });
+                        below.push(TemplateEntry { at, key: pattern, value });
                     }
                 }
-                (!below.is_empty()).then_some(Node::Map(below))
+                (!below.is_empty()).then_some(TemplatePart::Map(below))
             }
             _ => None,
         }
     }
 
-    fn pattern(&self, text: &str, in_key: bool, as_written: bool) -> Option<Pattern> {
+    fn pattern(&self, text: &str, in_key: bool, as_written: bool) -> Option<TemplateText> {
         memmem::find(text.as_bytes(), b"{{")?;
         let marked = Marked::template(text);
         let first = scan::variables(marked.shadow())
             .into_iter()
             .map(|span| Prepared::read(text, span, &self.path))
             .collect();
-        Some(Pattern { text: marked, path: self.path.clone(), in_key, as_written, first })
+        Some(TemplateText { text: marked, path: self.path.clone(), in_key, as_written, first })
     }
 }

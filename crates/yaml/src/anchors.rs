@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use kiln_value::Value;
 
-use crate::options::Limits;
+use crate::options::YamlLimits;
 
 /// What was read so far, aliases counted in full.
 #[derive(Clone, Copy, Default)]
@@ -72,7 +72,11 @@ impl<'t, T: Clone> Anchors<'t, T> {
     }
 
     /// What an alias stands for, paid from the budget.
-    pub(crate) fn follow(&mut self, name: &str, limits: &Limits) -> Result<Anchored<T>, BadAlias> {
+    pub(crate) fn follow(
+        &mut self,
+        name: &str,
+        limits: &YamlLimits,
+    ) -> Result<Anchored<T>, BadAlias> {
         let anchored = match self.named.get(name) {
             None => return Err(BadAlias::Unknown),
             Some(None) => return Err(BadAlias::Recursive),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Source, SourceLocation};
 
-use crate::events::event::Event;
+use crate::events::event::YamlEvent;
 use crate::events::parse::Events;
 
 /// The first comment of a source that can be read, if it has one.
@@ -17,7 +17,7 @@ pub fn first_comment(source: &Arc<Source>) -> Option<SourceLocation> {
         if let Some(comment) = events.first_comment() {
             return Some(SourceLocation::new(Arc::clone(source), comment));
         }
-        if matches!(event, Ok((Event::StreamEnd, _)) | Err(_)) {
+        if matches!(event, Ok((YamlEvent::StreamEnd, _)) | Err(_)) {
             return None;
         }
     }

@@ -10,7 +10,7 @@ use kiln_value::{Key, KeyTable, List, Map, Number, Value};
 use crate::anchors::{Anchored, Anchors, BadAlias, Weight};
 use crate::data::{Content, TextWithData};
 use crate::emitter::float;
-use crate::events::event::{CollectionForm, Event, Quoting, Scalar};
+use crate::events::event::{CollectionForm, Quoting, Scalar, YamlEvent};
 use crate::events::parse::Events;
 use crate::events::syntax;
 use crate::folded;
@@ -30,7 +30,7 @@ pub(crate) struct Composer<'t, T> {
     keys: &'t mut KeyTable,
     anchors: Anchors<'t, T>,
     /// Entries and elements of all open maps and lists; each closes by taking its own off the end.
-    entries: Vec<Entry<T>>,
+    entries: Vec<ComposedEntry<T>>,
     elements: Vec<Value>,
     element_tracks: Vec<T>,
     /// How far a node reaches that has just been composed, for the extent of block collections.
@@ -42,7 +42,7 @@ pub(crate) struct Composer<'t, T> {
 }
 
 /// An entry of a map that is being read.
-pub(crate) struct Entry<T> {
+pub(crate) struct ComposedEntry<T> {
     pub(crate) key: Key,
     pub(crate) key_span: Range<usize>,
     pub(crate) value: Value,
@@ -98,46 +98,46 @@ impl<'t, T: Track> Composer<'t, T> {
         self.anchors.clear();
         let (event, span) = self.event()?;
         let start = match event {
-            Event::DocumentStart => span.start,
+            YamlEvent::DocumentStart => span.start,
             _ => return Ok(None),
         };
         let (event, span) = self.event()?;
-        let empty = matches!(&event, Event::Scalar(scalar)
+        let empty = matches!(&event, YamlEvent::Scalar(scalar)
             if scalar.is_plain() && scalar.text.is_empty() && scalar.properties.tag.is_none());
         let (value, track) = self.node(event, span, Position { depth: 0, flow: false })?;
         self.event()?;
         Ok(Some(Composed { value, track, start, empty }))
     }
 
-    fn event(&mut self) -> Result<(Event<'t>, Range<usize>), YamlFault> {
+    fn event(&mut self) -> Result<(YamlEvent<'t>, Range<usize>), YamlFault> {
         self.events.next().map_err(|error| Box::new(syntax::explain(&error, self.source)))
     }
 
     fn node(
         &mut self,
-        event: Event<'t>,
+        event: YamlEvent<'t>,
         span: Range<usize>,
         at: Position,
     ) -> Result<(Value, T), YamlFault> {
         self.read.nodes += 1;
         match event {
-            Event::Scalar(scalar) => {
+            YamlEvent::Scalar(scalar) => {
                 self.end = span.end;
                 self.scalar(scalar, span, at)
             }
-            Event::MapStart(properties, form) => {
+            YamlEvent::MapStart(properties, form) => {
                 let at =
                     Position { depth: at.depth, flow: at.flow || form == CollectionForm::Flow };
                 self.check_depth(at.depth + 1, &span)?;
                 self.anchored(properties.anchor, at, |composer| composer.map(span, at))
             }
-            Event::ListStart(properties, form) => {
+            YamlEvent::ListStart(properties, form) => {
                 let at =
                     Position { depth: at.depth, flow: at.flow || form == CollectionForm::Flow };
                 self.check_depth(at.depth + 1, &span)?;
                 self.anchored(properties.anchor, at, |composer| composer.list(span, at))
             }
-            Event::Alias(name) => {
+            YamlEvent::Alias(name) => {
                 self.end = span.end;
                 let anchored = self.follow(name, &span)?;
                 self.check_depth(at.depth + anchored.height, &span)?;
@@ -146,11 +146,11 @@ impl<'t, T: Track> Composer<'t, T> {
                 let track = anchored.track.alias(span);
                 Ok((anchored.value, track))
             }
-            Event::DocumentStart
-            | Event::DocumentEnd
-            | Event::StreamEnd
-            | Event::ListEnd
-            | Event::MapEnd => Err(self.fault(span, "a value is missing here")),
+            YamlEvent::DocumentStart
+            | YamlEvent::DocumentEnd
+            | YamlEvent::StreamEnd
+            | YamlEvent::ListEnd
+            | YamlEvent::MapEnd => Err(self.fault(span, "a value is missing here")),
         }
     }
 
@@ -253,7 +253,7 @@ impl<'t, T: Track> Composer<'t, T> {
         self.end = span.end;
         loop {
             let (event, event_span) = self.event()?;
-            if matches!(event, Event::ListEnd) {
+            if matches!(event, YamlEvent::ListEnd) {
                 self.close(&event_span, at);
                 break;
             }
@@ -276,14 +276,14 @@ impl<'t, T: Track> Composer<'t, T> {
             let (event, key_span) = self.event()?;
             let mut from_data = false;
             let key = match event {
-                Event::MapEnd => {
+                YamlEvent::MapEnd => {
                     self.close(&key_span, at);
                     break;
                 }
-                Event::Scalar(scalar) if scalar.text == "<<" => {
+                YamlEvent::Scalar(scalar) if scalar.text == "<<" => {
                     let is_merge = merge::is_merge_key(&scalar, self.options.scalars);
                     let (event, span) = self.event()?;
-                    let list = matches!(event, Event::ListStart(..));
+                    let list = matches!(event, YamlEvent::ListStart(..));
                     let (value, track) = self.node(event, span.clone(), inside)?;
                     if is_merge && !merges.is_empty() && self.options.scalars == ScalarTable::V3 {
                         let problem = "a map can have one merge key << only";
@@ -302,10 +302,16 @@ impl<'t, T: Track> Composer<'t, T> {
                         continue;
                     }
                     let key = self.keys.intern("<<");
-                    self.entries.push(Entry { key, key_span, value, track, from_data: false });
+                    self.entries.push(ComposedEntry {
+                        key,
+                        key_span,
+                        value,
+                        track,
+                        from_data: false,
+                    });
                     continue;
                 }
-                Event::Scalar(mut scalar) => {
+                YamlEvent::Scalar(mut scalar) => {
                     if let Some(content) = self.data.and_then(|data| data.content(&scalar)) {
                         let Content::Text(text) = content else {
                             return Err(self.collection_key_fault(key_span));
@@ -314,17 +320,20 @@ impl<'t, T: Track> Composer<'t, T> {
                     }
                     self.key(&scalar, &key_span, at)?
                 }
-                Event::Alias(name) => self.alias_key(name, &key_span)?,
-                Event::ListStart(..) | Event::MapStart(..) => {
+                YamlEvent::Alias(name) => self.alias_key(name, &key_span)?,
+                YamlEvent::ListStart(..) | YamlEvent::MapStart(..) => {
                     return Err(self.collection_key_fault(key_span));
                 }
-                Event::DocumentStart | Event::DocumentEnd | Event::StreamEnd | Event::ListEnd => {
+                YamlEvent::DocumentStart
+                | YamlEvent::DocumentEnd
+                | YamlEvent::StreamEnd
+                | YamlEvent::ListEnd => {
                     return Err(self.fault(key_span, "a key is missing here"));
                 }
             };
             let (event, value_span) = self.event()?;
             let (value, track) = self.node(event, value_span, inside)?;
-            self.entries.push(Entry { key, key_span, value, track, from_data });
+            self.entries.push(ComposedEntry { key, key_span, value, track, from_data });
         }
         self.settle_duplicates(first)?;
         if !merges.is_empty() {
@@ -454,8 +463,8 @@ impl<'t, T: Track> Composer<'t, T> {
             ));
         }
         let mut positions: HashMap<Key, usize> = HashMap::new();
-        let mut unique: Vec<Entry<T>> = Vec::new();
-        let drained: Vec<Entry<T>> = self.entries.drain(first..).collect();
+        let mut unique: Vec<ComposedEntry<T>> = Vec::new();
+        let drained: Vec<ComposedEntry<T>> = self.entries.drain(first..).collect();
         for entry in drained {
             match positions.get(&entry.key) {
                 Some(&at) if unique[at].from_data != entry.from_data => {
@@ -534,7 +543,7 @@ fn extent(value: &Value) -> (usize, usize) {
 }
 
 /// The positions of the first key that occurs twice.
-fn find_duplicate<T>(entries: &[Entry<T>]) -> Option<(usize, usize)> {
+fn find_duplicate<T>(entries: &[ComposedEntry<T>]) -> Option<(usize, usize)> {
     // Looking at every pair beats hashing for as many fields as objects have.
     const FEW: usize = 16;
     if entries.len() <= FEW {

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::emitter::style::{is_break, is_printable};
-use crate::events::event::Event;
+use crate::events::event::YamlEvent;
 use crate::events::parse::Events;
 
 /// The text after it was written as folded text and read again.
@@ -76,8 +76,8 @@ fn read(yaml: &str) -> Option<String> {
     let mut events = Events::new(yaml, 0);
     loop {
         match events.next() {
-            Ok((Event::Scalar(scalar), _)) => return Some(scalar.text.into_owned()),
-            Ok((Event::StreamEnd, _)) | Err(_) => return None,
+            Ok((YamlEvent::Scalar(scalar), _)) => return Some(scalar.text.into_owned()),
+            Ok((YamlEvent::StreamEnd, _)) | Err(_) => return None,
             Ok(_) => {}
         }
     }

@@ -59,7 +59,7 @@ pub use emitter::emit::{EmitOptions, KeyOrder, Writer, emit, emit_documents, emi
 pub use node::{
     Comments, Node, NodeKind, NodeStyle, emit_node, emit_nodes, emit_pretty, read_nodes,
 };
-pub use options::{DuplicateKeys, Limits, ReadOptions, ScalarTable};
+pub use options::{DuplicateKeys, ReadOptions, ScalarTable, YamlLimits};
 pub use resolve::resolve_plain;
 pub use rewrite::rewrite;
 pub use span::Places;

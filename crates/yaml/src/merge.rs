@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use kiln_value::{Key, Value};
 
-use crate::compose::Entry;
+use crate::compose::ComposedEntry;
 use crate::events::event::Scalar;
 use crate::options::ScalarTable;
 use crate::span::Track;
@@ -14,7 +14,7 @@ pub(crate) struct Merge<T> {
     /// How many entries of the map stand before the `<<`.
     after: usize,
     /// The entries of each map, strongest last.
-    maps: Vec<Vec<Entry<T>>>,
+    maps: Vec<Vec<ComposedEntry<T>>>,
 }
 
 /// Whether a key `<<` asks for a merge, rather than being text of that form.
@@ -52,11 +52,11 @@ impl<T: Track> Merge<T> {
     }
 }
 
-fn entries_of<T: Track>(value: &Value, track: &T) -> Option<Vec<Entry<T>>> {
+fn entries_of<T: Track>(value: &Value, track: &T) -> Option<Vec<ComposedEntry<T>>> {
     let map = value.as_map()?;
     let entry = |(at, (key, value)): (usize, (&Key, &Value))| {
         let (key_span, track) = track.entry(at);
-        Entry { key: key.clone(), key_span, value: value.clone(), track, from_data: false }
+        ComposedEntry { key: key.clone(), key_span, value: value.clone(), track, from_data: false }
     };
     Some(map.iter().enumerate().map(entry).collect())
 }
@@ -65,7 +65,7 @@ fn entries_of<T: Track>(value: &Value, track: &T) -> Option<Vec<Entry<T>>> {
 ///
 /// go-yaml v3: the map's own keys always win. v2: keys before the `<<` lose to it.
 pub(crate) fn apply<T: Track>(
-    entries: &mut Vec<Entry<T>>,
+    entries: &mut Vec<ComposedEntry<T>>,
     first: usize,
     merges: Vec<Merge<T>>,
     table: ScalarTable,

@@ -3,7 +3,7 @@
 //! Only who asks for nodes pays for them: a scanner without [`Notes`] goes past comments. With them it looks two
 //! tokens further ahead, because a comment below something belongs to that only if nothing follows it.
 
-use crate::events::scan::{Kind, Scanner};
+use crate::events::scan::{Scanner, YamlTokenKind};
 
 /// go-yaml looks this far for the next comment.
 const FARTHEST: usize = 512;
@@ -103,7 +103,7 @@ impl Scanner<'_> {
     }
 
     /// The token before last, or the one before that; `None` is the beginning of the text.
-    fn recent(&self, back: usize) -> Option<(&Kind<'_>, usize)> {
+    fn recent(&self, back: usize) -> Option<(&YamlTokenKind<'_>, usize)> {
         let at = self.queue.len().checked_sub(back + 1)?;
         self.queue.get(at).map(|token| (&token.kind, token.start))
     }
@@ -130,8 +130,8 @@ impl Scanner<'_> {
 
     /// A comment behind the `-` of a list in a list is one above what follows.
     pub(crate) fn note_item_above(&mut self) {
-        let in_list = matches!(self.recent(0), Some((Kind::Item, _)))
-            && matches!(self.recent(1), Some((Kind::BlockListStart, _)));
+        let in_list = matches!(self.recent(0), Some((YamlTokenKind::Item, _)))
+            && matches!(self.recent(1), Some((YamlTokenKind::BlockListStart, _)));
         if !in_list || self.break_width(0) > 0 {
             return;
         }
@@ -151,12 +151,12 @@ impl Scanner<'_> {
     /// a token began, and `first_line` whether that was on the first line.
     pub(crate) fn note_comments(&mut self, searched_from: usize, first_line: bool) {
         let token = match (self.recent(0), self.recent(1)) {
-            (Some((Kind::Comma, _)), Some(before)) => Some(before),
+            (Some((YamlTokenKind::Comma, _)), Some(before)) => Some(before),
             (token, _) => token,
         };
         let mut search = Search {
             token: token.map_or(0, |(_, start)| start),
-            after_colon: matches!(token, Some((Kind::Value, _))),
+            after_colon: matches!(token, Some((YamlTokenKind::Value, _))),
             searched_from,
             start: Mark::default(),
             text: String::new(),

@@ -13,7 +13,7 @@ pub struct ReadOptions {
     /// them.
     pub non_finite: bool,
     /// How much to accept.
-    pub limits: Limits,
+    pub limits: YamlLimits,
 }
 
 /// Which of Go's YAML libraries gives plain scalars their type.
@@ -38,7 +38,7 @@ pub enum DuplicateKeys {
 
 /// How much input to accept. Whatever goes beyond is an error, never an effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct YamlLimits {
     /// Bytes of one source.
     pub bytes: usize,
     /// How deep lists and maps may nest; at most [`MAX_DEPTH`].
@@ -49,9 +49,14 @@ pub struct Limits {
     pub alias_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for YamlLimits {
     fn default() -> Self {
-        Limits { bytes: 64 << 20, depth: MAX_DEPTH, alias_nodes: 400_000, alias_bytes: 64 << 20 }
+        YamlLimits {
+            bytes: 64 << 20,
+            depth: MAX_DEPTH,
+            alias_nodes: 400_000,
+            alias_bytes: 64 << 20,
+        }
     }
 }
 
@@ -62,7 +67,7 @@ impl ReadOptions {
             scalars: ScalarTable::V3,
             duplicate_keys: DuplicateKeys::Refuse,
             non_finite: false,
-            limits: Limits::default(),
+            limits: YamlLimits::default(),
         }
     }
 
@@ -72,7 +77,7 @@ impl ReadOptions {
             scalars: ScalarTable::V2,
             duplicate_keys: DuplicateKeys::LastWins,
             non_finite: false,
-            limits: Limits::default(),
+            limits: YamlLimits::default(),
         }
     }
 
@@ -82,7 +87,7 @@ impl ReadOptions {
             scalars: ScalarTable::V2,
             duplicate_keys: DuplicateKeys::Refuse,
             non_finite: false,
-            limits: Limits::default(),
+            limits: YamlLimits::default(),
         }
     }
 

@@ -7,7 +7,7 @@
 use std::path::Path as FilePath;
 
 use anyhow::{Context, Result, anyhow};
-use kiln_pattern::{Limits, matches};
+use kiln_pattern::{PatternLimits, matches};
 use kiln_value::{Map, Path, Segment, Value, json, value};
 
 use super::dice::Dice;
@@ -114,7 +114,7 @@ fn asks_labels_for_more_than_text(pattern: &Value) -> bool {
 }
 
 fn ours(pair: &Pair) -> Said {
-    match matches(&pair.pattern, &pair.resource, &Limits::default()) {
+    match matches(&pair.pattern, &pair.resource, &PatternLimits::default()) {
         Ok(()) => Said::Pass,
         Err(mismatch) if mismatch.condition => Said::Skip,
         Err(mismatch) => Said::Fail(as_kyverno(&mismatch.path)),

@@ -2,7 +2,7 @@
 //! input that was converted before, which no caller with other needs has at hand. Both are shown.
 
 use kiln_bench_libraries::{Contest, KILN, Outcome, main as run, often};
-use kiln_jmespath::{Environment, Expression};
+use kiln_jmespath::{JmesPathEnvironment, Expression};
 use kiln_value::{Value, json};
 use kiln_variables::{ContextScope, Substitution, Template};
 
@@ -63,7 +63,7 @@ fn main() {
 fn kiln(expression: &str, context: &str) -> Outcome {
     let expression = Expression::compile(expression).unwrap();
     let context = json::parse(context).unwrap();
-    let environment = Environment::default();
+    let environment = JmesPathEnvironment::default();
     let result = expression.search(&context, &environment).unwrap();
     often(|| expression.search(&context, &environment).unwrap()).check(json::to_canonical_string(&result))
 }
@@ -144,6 +144,6 @@ fn substitute() -> Outcome {
             .into_value();
     let template = Template::compile(&document);
     let context = json::parse(&request()).unwrap();
-    let scope = ContextScope::new(&context, Environment::default());
+    let scope = ContextScope::new(&context, JmesPathEnvironment::default());
     often(|| Substitution::new(&scope).run(&template).unwrap())
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use kiln_bench_libraries::{Contest, KILN, Outcome, main as run, often, once};
 use kiln_patch::{JsonPatch, JsonPatchRules, MergeRules, StrategicRules, merge_patch, strategic_merge};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{Schema, KubernetesVersion};
 use kiln_value::{Value, json};
 
 const MANY: &str = "10,000 JSON patches, each on a Deployment of its own";
@@ -124,7 +124,7 @@ fn strategic_on(notes: usize) -> Outcome {
     often(|| merged(&patch, &object))
 }
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin(Version::V1_36));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::builtin(KubernetesVersion::V1_36));
 
 fn merged(patch: &Value, object: &Value) -> Value {
     let mut object = object.clone();

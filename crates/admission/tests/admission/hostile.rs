@@ -55,7 +55,7 @@ proptest! {
         review.set(["request", "oldObject"], old).unwrap();
         review.set(["request", "userInfo"], user).unwrap();
         let bytes = json::to_string(&review).into_bytes();
-        if let Ok(request) = Request::read(&bytes, 1 << 20, &kinds) {
+        if let Ok(request) = ReviewRequest::read(&bytes, 1 << 20, &kinds) {
             let reviewed = hooks.review("/mutate/fail", &request, &EvalEnv::of(&EmptyView, &kinds), &settings);
             prop_assert!(!reviewed.panicked);
             let answer = reviewed.response.to_bytes(&request.uid);
@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn no_bytes_break_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = Request::read(&bytes, 1 << 20, &Kinds::builtin());
+        let _ = ReviewRequest::read(&bytes, 1 << 20, &Kinds::builtin());
     }
 }
 
@@ -77,9 +77,9 @@ fn deep_and_large_reviews_end_in_an_error() {
         r#"{"a":"#.repeat(100_000),
         "}".repeat(100_000)
     );
-    let error = Request::read(deep.as_bytes(), 16 << 20, &kinds).unwrap_err();
+    let error = ReviewRequest::read(deep.as_bytes(), 16 << 20, &kinds).unwrap_err();
     assert_eq!(error.status(), 400);
-    let error = Request::read(&[b' '; 100], 99, &kinds).unwrap_err();
+    let error = ReviewRequest::read(&[b' '; 100], 99, &kinds).unwrap_err();
     assert_eq!(error.status(), 413);
 }
 

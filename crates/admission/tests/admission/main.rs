@@ -12,7 +12,7 @@ mod webhooks;
 use std::sync::Arc;
 
 use base64::Engine as _;
-use kiln_admission::{Hooks, Request, Reviewed, Settings};
+use kiln_admission::{Hooks, ReviewRequest, Reviewed, Settings};
 use kiln_engine::{EmptyView, EvalEnv, ListPage, ListQuery, ReadError, View};
 use kiln_object::{Gvk, Kinds};
 use kiln_rules::Policy;
@@ -80,7 +80,7 @@ fn send_with(
     view: &dyn View,
 ) -> Reviewed {
     let kinds = Kinds::builtin();
-    let request = Request::read(&review(request), settings.review_bytes, &kinds).unwrap();
+    let request = ReviewRequest::read(&review(request), settings.review_bytes, &kinds).unwrap();
     hooks.review(path, &request, &EvalEnv::of(view, &kinds), settings)
 }
 

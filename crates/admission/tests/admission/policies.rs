@@ -1,7 +1,7 @@
 //! Which policies may be stored.
 
 use kiln_admission::Response;
-use kiln_admission::policies::Check;
+use kiln_admission::policies::PolicyCheck;
 
 use super::*;
 
@@ -32,8 +32,9 @@ fn answer(old: Option<&str>, new: &str, granted: impl Fn(&str) -> bool) -> Respo
         request.set(["oldObject"], yaml(old)).unwrap();
         request.set(["operation"], "UPDATE").unwrap();
     }
-    let request = Request::read(&review(&kiln_yaml::emit(&request)), 1 << 20, &kinds).unwrap();
-    let check = Check::of(&request.event, std::iter::empty(), &kinds)
+    let request =
+        ReviewRequest::read(&review(&kiln_yaml::emit(&request)), 1 << 20, &kinds).unwrap();
+    let check = PolicyCheck::of(&request.event, std::iter::empty(), &kinds)
         .held_to_author(&request.event, settings.authors);
     let is_granted = |review: &Value| {
         let text = |key: &str| review.str_at(["spec", "resourceAttributes", key]).unwrap_or("");
@@ -482,8 +483,9 @@ fn deletions_and_statuses_are_nobodys_business() {
     let mut request = Value::map();
     request.set(["oldObject"], yaml(SYNC)).unwrap();
     request.set(["operation"], "DELETE").unwrap();
-    let request = Request::read(&review(&kiln_yaml::emit(&request)), 1 << 20, &kinds).unwrap();
-    let check = Check::of(&request.event, std::iter::empty(), &kinds);
+    let request =
+        ReviewRequest::read(&review(&kiln_yaml::emit(&request)), 1 << 20, &kinds).unwrap();
+    let check = PolicyCheck::of(&request.event, std::iter::empty(), &kinds);
     assert!(check.questions().is_empty());
     assert!(check.conclude(&[], &Settings::new("kyverno")).is_allowed());
 }

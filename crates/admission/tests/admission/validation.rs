@@ -87,7 +87,7 @@ fn audited_rules_allow_and_warn_if_they_are_told_to() {
     let kinds = Kinds::builtin();
     let settings = Settings::new("kyverno");
     let bytes = review(&format!("object: {POD}"));
-    let request = Request::read(&bytes, settings.review_bytes, &kinds).unwrap();
+    let request = ReviewRequest::read(&bytes, settings.review_bytes, &kinds).unwrap();
     let env = EvalEnv::of(&EmptyView, &kinds);
     let audited = hooks.audit("/validate/fail", &request, &env, &settings);
     assert_eq!(names(&audited), ["quiet"]);

@@ -6,11 +6,14 @@ use crate::access::authorization::{self, Attributes, User};
 use crate::access::tokens;
 use crate::request::Response;
 use crate::request::media;
-use crate::server::{Call, Server};
+use crate::server::{Server, ServerCall};
 use crate::status::RequestFailure;
 
 /// Answers a review.
-pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn create(
+    server: &Server,
+    call: &mut ServerCall<'_>,
+) -> Result<Response, RequestFailure> {
     let kind = call.target.kind.clone();
     if call.target.subresource == "token" {
         return tokens::create(server, call);
@@ -113,7 +116,7 @@ fn rules(server: &Server, user: &User, namespace: &str) -> Value {
 
 fn token(server: &Server, spec: &Value) -> Value {
     let given = spec.str_at(["token"]).unwrap_or_default();
-    let request = crate::request::Request::new("POST", "/")
+    let request = crate::request::ApiRequest::new("POST", "/")
         .with_header("Authorization", &format!("Bearer {given}"));
     match tokens::authenticate(server, &request) {
         Ok(user) if !given.is_empty() => {

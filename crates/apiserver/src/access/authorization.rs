@@ -2,7 +2,7 @@
 
 use kiln_value::{Str, Value};
 
-use crate::request::paths::Target;
+use crate::request::paths::RequestTarget;
 use crate::server::Server;
 use crate::status::RequestFailure;
 use crate::storage::TableKey;
@@ -78,7 +78,7 @@ pub(crate) fn authorize(
     server: &Server,
     user: &User,
     verb: &str,
-    target: &Target,
+    target: &RequestTarget,
 ) -> Result<(), RequestFailure> {
     let attributes = Attributes {
         verb: verb.to_owned(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use kiln_value::{Str, Value, value};
 
 use crate::access::authorization::{self, Attributes, User};
-use crate::request::paths::Target;
+use crate::request::paths::RequestTarget;
 use crate::server::Server;
 use crate::status::{About, RequestFailure};
 use crate::storage::TableKey;
@@ -18,7 +18,7 @@ const MOST_RIGHTS: usize = 100_000;
 pub(crate) fn check(
     server: &Server,
     user: &User,
-    target: &Target,
+    target: &RequestTarget,
     old: Option<&Value>,
     new: &Value,
 ) -> Result<(), RequestFailure> {

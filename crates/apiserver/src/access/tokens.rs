@@ -8,9 +8,9 @@ use sha2::{Digest as _, Sha256};
 use crate::access::authorization::{self, Attributes, User};
 use crate::read::current;
 use crate::request::media;
-use crate::request::paths::Target;
-use crate::request::{Request, Response};
-use crate::server::{Call, Server};
+use crate::request::paths::RequestTarget;
+use crate::request::{ApiRequest, Response};
+use crate::server::{Server, ServerCall};
 use crate::status::{About, FieldProblem, RequestFailure};
 use crate::storage::TableKey;
 use crate::types::{decode, types};
@@ -29,7 +29,7 @@ const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 /// Authenticates a request. Anonymous requests are refused: where every client may do everything, that would
 /// be every process of the machine.
-pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, RequestFailure> {
+pub(crate) fn authenticate(server: &Server, request: &ApiRequest) -> Result<User, RequestFailure> {
     let user = match bearer(request) {
         Some(token) if same(server.settings.admin_token.as_deref(), token) => User::admin(),
         Some(token) => verify(server, token).ok_or_else(unauthorized)?,
@@ -47,13 +47,13 @@ pub(crate) fn authenticate(server: &Server, request: &Request) -> Result<User, R
 }
 
 /// Whether a request is anonymous.
-pub(crate) fn is_stranger(server: &Server, request: &Request) -> bool {
+pub(crate) fn is_stranger(server: &Server, request: &ApiRequest) -> bool {
     server.settings.admin_token.is_some() && bearer(request).is_none()
 }
 
 /// The token that a request comes with.
 // Kubernetes: the word before it in any case.
-fn bearer(request: &Request) -> Option<&str> {
+fn bearer(request: &ApiRequest) -> Option<&str> {
     let (scheme, token) = request.header("Authorization")?.trim().split_once(' ')?;
     Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("Bearer") && !token.is_empty())
 }
@@ -63,7 +63,7 @@ fn same(known: Option<&str>, given: &str) -> bool {
     known.is_some_and(|known| Sha256::digest(known.as_bytes()) == Sha256::digest(given.as_bytes()))
 }
 
-fn impersonate(server: &Server, request: &Request, user: User) -> Result<User, RequestFailure> {
+fn impersonate(server: &Server, request: &ApiRequest, user: User) -> Result<User, RequestFailure> {
     let Some(name) = request.header("Impersonate-User") else { return Ok(user) };
     let parts: Vec<&str> = name.split(':').collect();
     let account = match parts.as_slice() {
@@ -193,10 +193,10 @@ fn lifetime(request: &Value) -> Result<i64, RequestFailure> {
 }
 
 /// Makes a token of a ServiceAccount.
-pub(crate) fn create(server: &Server, call: &Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn create(server: &Server, call: &ServerCall<'_>) -> Result<Response, RequestFailure> {
     let request = media::read(call.request, "TokenRequest")?.value;
     let seconds = lifetime(&request)?;
-    let target = Target { subresource: String::new(), ..call.target.clone() };
+    let target = RequestTarget { subresource: String::new(), ..call.target.clone() };
     let account = current(&server.read(), &target)?;
     let issuer = format!("https://{}", server.settings.address);
     let audiences = request

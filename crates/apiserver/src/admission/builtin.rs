@@ -4,7 +4,7 @@ use kiln_object::metadata::is_deleted;
 use kiln_value::{Map, Value, value};
 
 use super::webhooks::answered_at;
-use super::{Operation, Review};
+use super::{Review, WriteOperation};
 use crate::defaults::{default, each};
 use crate::server::Server;
 use crate::status::{About, RequestFailure};
@@ -21,17 +21,17 @@ pub(super) fn change(
     let is_pod = target.kind.kind() == "Pod"
         && target.kind.group().is_empty()
         && target.subresource.is_empty();
-    if is_pod && review.operation == Operation::Create {
+    if is_pod && review.operation == WriteOperation::Create {
         limits(server, &target.namespace, object);
         if server.settings.accounts {
             account(server, review, object)?;
         }
         priority(server, object)?;
     }
-    if is_pod && review.operation != Operation::Delete {
+    if is_pod && review.operation != WriteOperation::Delete {
         tolerations(object);
     }
-    if target.kind.kind() == "PersistentVolumeClaim" && review.operation == Operation::Create {
+    if target.kind.kind() == "PersistentVolumeClaim" && review.operation == WriteOperation::Create {
         storage_class(server, object);
     }
     Ok(())
@@ -44,7 +44,7 @@ pub(super) fn warn(
     object: &Value,
     warnings: &mut Vec<String>,
 ) {
-    if review.operation == Operation::Delete {
+    if review.operation == WriteOperation::Delete {
         return;
     }
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
@@ -103,7 +103,7 @@ pub(super) fn warn(
 /// New objects need a namespace that is there and stays.
 fn namespace(server: &Server, review: &Review<'_>, object: &Value) -> Result<(), RequestFailure> {
     let target = review.target;
-    if review.operation != Operation::Create || !target.kind.is_namespaced() {
+    if review.operation != WriteOperation::Create || !target.kind.is_namespaced() {
         return Ok(());
     }
     let state = server.read();

@@ -12,33 +12,33 @@ pub(crate) use quota::status as quota_status;
 use kiln_value::Value;
 
 use crate::access::authorization::User;
-use crate::request::paths::Target;
+use crate::request::paths::RequestTarget;
 use crate::server::Server;
 use crate::status::RequestFailure;
 
 /// What happens to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum WriteOperation {
     Create,
     Update,
     Delete,
 }
 
-impl Operation {
+impl WriteOperation {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-            Operation::Delete => "DELETE",
+            WriteOperation::Create => "CREATE",
+            WriteOperation::Update => "UPDATE",
+            WriteOperation::Delete => "DELETE",
         }
     }
 }
 
 /// A write that is being decided on.
 pub(crate) struct Review<'r> {
-    pub(crate) target: &'r Target,
+    pub(crate) target: &'r RequestTarget,
     pub(crate) user: &'r User,
-    pub(crate) operation: Operation,
+    pub(crate) operation: WriteOperation,
     pub(crate) old: Option<&'r Value>,
     pub(crate) dry_run: bool,
 }

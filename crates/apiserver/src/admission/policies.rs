@@ -9,7 +9,7 @@ use kiln_patch::{JsonPatch, JsonPatchRules, apply};
 use kiln_value::{Str, Value, json};
 
 use super::webhooks::{conditions_hold, covered, request, selected};
-use super::{Operation, Review};
+use super::{Review, WriteOperation};
 use crate::server::Server;
 use crate::status::RequestFailure;
 use crate::storage::TableKey;
@@ -220,7 +220,8 @@ fn bind(
     object: &Value,
     params: &Value,
 ) {
-    let shown = if review.operation == Operation::Delete { Value::Null } else { object.clone() };
+    let shown =
+        if review.operation == WriteOperation::Delete { Value::Null } else { object.clone() };
     session.set("object", shown);
     session.set("oldObject", review.old.cloned().unwrap_or_default());
     session.set("request", request(server, review, object, ""));
@@ -368,7 +369,7 @@ pub(super) fn change(
     review: &Review<'_>,
     object: &mut Value,
 ) -> Result<(), RequestFailure> {
-    if review.operation == Operation::Delete {
+    if review.operation == WriteOperation::Delete {
         return Ok(());
     }
     let all = bound(server, review, object, "mutating");

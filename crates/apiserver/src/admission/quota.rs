@@ -1,11 +1,11 @@
 //! ResourceQuotas: how much of everything a namespace may hold.
 
 use kiln_text::Quantity;
-use kiln_text::quantity::Format;
+use kiln_text::quantity::QuantityFormat;
 use kiln_value::{Map, Value};
 
-use super::{Operation, Review};
-use crate::server::{Server, State};
+use super::{Review, WriteOperation};
+use crate::server::{Server, ServerState};
 use crate::status::RequestFailure;
 use crate::storage::TableKey;
 
@@ -16,7 +16,7 @@ pub(super) fn check(
     object: &Value,
 ) -> Result<(), RequestFailure> {
     let target = review.target;
-    if review.operation != Operation::Create
+    if review.operation != WriteOperation::Create
         || !target.kind.is_namespaced()
         || !target.subresource.is_empty()
     {
@@ -85,11 +85,11 @@ fn counts(resource: &str, group: &str, plural: &str) -> bool {
 }
 
 fn one() -> Quantity {
-    Quantity::new(1, Format::DecimalSI)
+    Quantity::new(1, QuantityFormat::DecimalSI)
 }
 
 fn zero() -> Quantity {
-    Quantity::new(0, Format::DecimalSI)
+    Quantity::new(0, QuantityFormat::DecimalSI)
 }
 
 /// How much of a resource an object takes; none when it takes nothing of it.
@@ -114,7 +114,7 @@ fn usage(object: &Value, gvk: &kiln_object::Gvk, plural: &str, resource: &str) -
 }
 
 /// How much of a resource a namespace holds.
-fn used(state: &State, namespace: &str, resource: &str) -> Quantity {
+fn used(state: &ServerState, namespace: &str, resource: &str) -> Quantity {
     let mut total = zero();
     for (key, table) in state.store.tables() {
         let gvk = kiln_object::Gvk { group: key.group.clone(), ..kiln_object::Gvk::default() };
@@ -130,7 +130,7 @@ fn used(state: &State, namespace: &str, resource: &str) -> Quantity {
 }
 
 /// The `status` of a quota, as it should be.
-pub(crate) fn status(state: &State, quota: &Value) -> Value {
+pub(crate) fn status(state: &ServerState, quota: &Value) -> Value {
     let namespace = quota.str_at(["metadata", "namespace"]).unwrap_or_default();
     let hard =
         quota.get_path(["spec", "hard"]).and_then(Value::as_map).cloned().unwrap_or_default();

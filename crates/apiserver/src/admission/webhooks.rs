@@ -7,7 +7,7 @@ use kiln_object::{Gvk, Selector};
 use kiln_patch::{JsonPatch, JsonPatchRules};
 use kiln_value::{Map, Value, json, value};
 
-use super::{Operation, Review};
+use super::{Review, WriteOperation};
 use crate::read::field_selector::labels;
 use crate::server::{Server, WebhookCall};
 use crate::status::RequestFailure;
@@ -28,7 +28,7 @@ pub(super) fn change(
         let Some(response) = ask(server, review, object, &webhook, warnings)? else { continue };
         let Some(patch) = response.str_at(["patch"]) else { continue };
         let name = webhook.str_at(["name"]).unwrap_or_default();
-        if review.operation == Operation::Delete {
+        if review.operation == WriteOperation::Delete {
             let message = format!(
                 "Internal error occurred: admission webhook {name:?} attempted to modify the object, which is not supported for this operation"
             );
@@ -194,7 +194,7 @@ pub(super) fn conditions_hold(
         .build();
     let mut host = NoHost;
     let mut session = Session::new(&env, &mut host);
-    let deleted = review.operation == Operation::Delete;
+    let deleted = review.operation == WriteOperation::Delete;
     session.set("object", if deleted { Value::Null } else { object.clone() });
     session.set("oldObject", review.old.cloned().unwrap_or_default());
     session.set("request", request(server, review, object, ""));
@@ -261,14 +261,14 @@ pub(super) fn request(server: &Server, review: &Review<'_>, object: &Value, uid:
     request.insert("userInfo", review.user.to_value());
     request.insert(
         "object",
-        if review.operation == Operation::Delete { Value::Null } else { object.clone() },
+        if review.operation == WriteOperation::Delete { Value::Null } else { object.clone() },
     );
     request.insert("oldObject", review.old.cloned().unwrap_or_default());
     request.insert("dryRun", review.dry_run);
     let options = match review.operation {
-        Operation::Create => "CreateOptions",
-        Operation::Update => "UpdateOptions",
-        Operation::Delete => "DeleteOptions",
+        WriteOperation::Create => "CreateOptions",
+        WriteOperation::Update => "UpdateOptions",
+        WriteOperation::Delete => "DeleteOptions",
     };
     request.insert("options", value!({"kind": options, "apiVersion": "meta.k8s.io/v1"}));
     let _ = server;

@@ -13,8 +13,8 @@ use crate::access::authorization::User;
 use crate::admission::quota_status;
 use crate::crd::names;
 use crate::request::options::{DeleteOptions, Propagation, WriteOptions};
-use crate::request::paths::Target;
-use crate::server::{Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerState};
 use crate::storage::TableKey;
 use crate::write::{self, Creation, create_object, remove_object};
 
@@ -42,7 +42,8 @@ pub(crate) fn options() -> WriteOptions {
 pub(crate) fn ensure(server: &Server, object: Value) {
     let Some(target) = collection_of(server, &object) else { return };
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
-    let is_known = server.read().store.get(&State::key(&target), &target.namespace, name).is_some();
+    let is_known =
+        server.read().store.get(&ServerState::key(&target), &target.namespace, name).is_some();
     if !is_known {
         // Another client may have been faster.
         let _ = create(server, object);
@@ -63,10 +64,16 @@ pub(super) fn create(server: &Server, object: Value) -> bool {
 }
 
 /// Where an object is created; none if the server does not serve its kind.
-fn collection_of(server: &Server, object: &Value) -> Option<Target> {
+fn collection_of(server: &Server, object: &Value) -> Option<RequestTarget> {
     let kind = server.read().kinds.get(&Gvk::of(object)?).cloned()?;
     let namespace = object.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned();
-    Some(Target { kind, namespace, name: String::new(), subresource: String::new(), watch: false })
+    Some(RequestTarget {
+        kind,
+        namespace,
+        name: String::new(),
+        subresource: String::new(),
+        watch: false,
+    })
 }
 
 /// Every namespace has an account, and the certificates of the server.
@@ -93,7 +100,7 @@ const ACCOUNT: &str = "default";
 /// The name of the ConfigMap with the certificates of the server.
 const AUTHORITY: &str = "kube-root-ca.crt";
 
-fn is_furnished(server: &Server, state: &State, namespace: &str) -> bool {
+fn is_furnished(server: &Server, state: &ServerState, namespace: &str) -> bool {
     let has = |plural: &str, name: &str| {
         state.store.get(&TableKey::new("", plural), namespace, name).is_some()
     };
@@ -136,9 +143,9 @@ pub(crate) fn settle(server: &Server) {
     }
 }
 
-fn target_of(kind: &Kind, object: &Value) -> Target {
+fn target_of(kind: &Kind, object: &Value) -> RequestTarget {
     let text = |field: &str| object.str_at(["metadata", field]).unwrap_or_default().to_owned();
-    Target {
+    RequestTarget {
         kind: kind.clone(),
         namespace: text("namespace"),
         name: text("name"),
@@ -154,7 +161,7 @@ fn delete(server: &Server, kind: &Kind, object: &Value, propagation: Propagation
 }
 
 /// The kind whose objects a table holds, in its stored version.
-fn kind_of(state: &State, key: &TableKey, object: &Value) -> Option<Kind> {
+fn kind_of(state: &ServerState, key: &TableKey, object: &Value) -> Option<Kind> {
     let gvk = Gvk::of(object)?;
     let exact = state.kinds.get(&gvk).filter(|kind| kind.plural() == key.plural.as_str());
     exact.or_else(|| state.kinds.preferred(&gvk.group, &gvk.kind)).cloned()
@@ -328,7 +335,7 @@ fn accept_definitions(server: &Server) -> bool {
     let (group, plural) = ("apiextensions.k8s.io", "customresourcedefinitions");
     let key = TableKey::new(group, plural);
     let now = server.timestamp();
-    let retold = |state: &State, definition: &Value| {
+    let retold = |state: &ServerState, definition: &Value| {
         let mut new = definition.clone();
         names::tell(&state.kinds, &mut new, &now);
         (new.get("status") != definition.get("status")).then_some(new)

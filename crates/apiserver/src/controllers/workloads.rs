@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::controllers::{controller, create};
 use crate::request::options::DeleteOptions;
-use crate::request::paths::Target;
+use crate::request::paths::RequestTarget;
 use crate::server::Server;
 use crate::storage::{Table, TableKey};
 use crate::write::{self, name_end, remove_object};
@@ -80,7 +80,7 @@ fn delete(server: &Server, object: &Value) -> bool {
         return false;
     };
     let field = |name: &str| text(object, &["metadata", name]).to_owned();
-    let target = Target {
+    let target = RequestTarget {
         kind,
         namespace: field("namespace"),
         name: field("name"),

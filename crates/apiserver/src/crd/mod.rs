@@ -38,7 +38,7 @@ pub(crate) struct CustomVersion {
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) columns: Vec<Value>,
     pub(crate) selectable: Vec<Str>,
-    pub(crate) rules: rules::Rules,
+    pub(crate) rules: rules::SchemaRules,
     pub(crate) warning: Option<String>,
 }
 
@@ -94,7 +94,7 @@ fn read_version(gvk: &Gvk, version: &Value, preserves: bool) -> CustomVersion {
     let usual = format!("{} {} is deprecated", gvk.api_version(), gvk.kind);
     let warning = version.str_at(["deprecationWarning"]).map_or(usual, str::to_owned);
     CustomVersion {
-        rules: rules::Rules::compile(schema.as_ref()),
+        rules: rules::SchemaRules::compile(schema.as_ref()),
         schema,
         preserves,
         scale: scale.map(|scale| ScalePaths {

@@ -13,21 +13,21 @@ const EACH: u64 = 20;
 
 /// The rules of a schema, compiled, each at its place.
 #[derive(Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct SchemaRules {
     env: Option<Env>,
-    root: Node,
+    root: SchemaRuleNode,
 }
 
 #[derive(Debug, Default)]
-struct Node {
-    rules: Vec<Rule>,
-    fields: Vec<(String, Node)>,
-    items: Option<Box<Node>>,
-    entries: Option<Box<Node>>,
+struct SchemaRuleNode {
+    rules: Vec<SchemaRule>,
+    fields: Vec<(String, SchemaRuleNode)>,
+    items: Option<Box<SchemaRuleNode>>,
+    entries: Option<Box<SchemaRuleNode>>,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct SchemaRule {
     program: Result<Program, String>,
     source: String,
     message: Option<String>,
@@ -38,7 +38,7 @@ struct Rule {
     transition: bool,
 }
 
-impl Node {
+impl SchemaRuleNode {
     fn is_empty(&self) -> bool {
         self.rules.is_empty()
             && self.fields.is_empty()
@@ -47,12 +47,12 @@ impl Node {
     }
 }
 
-impl Rules {
+impl SchemaRules {
     pub(crate) fn compile(schema: Option<&Value>) -> Self {
-        let Some(schema) = schema else { return Rules::default() };
+        let Some(schema) = schema else { return SchemaRules::default() };
         let env = environment();
         let root = read(schema, &env);
-        if root.is_empty() { Rules::default() } else { Rules { env: Some(env), root } }
+        if root.is_empty() { SchemaRules::default() } else { SchemaRules { env: Some(env), root } }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -79,13 +79,13 @@ pub(super) fn environment() -> Env {
     Env::suite().extend().variable("self", Type::Dyn).variable("oldSelf", Type::Dyn).build()
 }
 
-fn read(schema: &Value, env: &Env) -> Node {
-    let mut node = Node::default();
+fn read(schema: &Value, env: &Env) -> SchemaRuleNode {
+    let mut node = SchemaRuleNode::default();
     let rules = schema.get("x-kubernetes-validations").and_then(Value::as_list);
     for rule in rules.into_iter().flat_map(|rules| rules.iter()) {
         let text = |field: &str| rule.str_at([field]).unwrap_or_default();
         let source = text("rule").to_owned();
-        node.rules.push(Rule {
+        node.rules.push(SchemaRule {
             program: env.compile(&source).map_err(|error| error.to_string()),
             transition: source.contains("oldSelf"),
             message: rule.str_at(["message"]).map(|text| text.trim().to_owned()),
@@ -127,7 +127,7 @@ impl Checking<'_> {
         self.left == 0 || self.problems.len() >= MOST
     }
 
-    fn walk(&mut self, node: &Node, value: &Value, old: Option<&Value>, path: &str) {
+    fn walk(&mut self, node: &SchemaRuleNode, value: &Value, old: Option<&Value>, path: &str) {
         // A long path is copied for every value below it.
         self.left = self.left.saturating_sub(1 + path.len() as u64 / 16);
         for rule in &node.rules {
@@ -181,7 +181,7 @@ impl Checking<'_> {
 /// Checks one rule; what that cost.
 fn check(
     env: &Env,
-    rule: &Rule,
+    rule: &SchemaRule,
     value: &Value,
     old: Option<&Value>,
     path: &str,

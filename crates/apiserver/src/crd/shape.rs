@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_patch::apply::{Elements, Form, Member, Scalar, Shape};
+use kiln_patch::apply::{ApplyShape, Elements, Form, Member, Scalar};
 use kiln_value::{Str, Value};
 
 use crate::types::{Typed, types};
@@ -73,7 +73,7 @@ fn member(schema: &Value, name: &str, preserves: bool) -> Member<SchemaShape> {
     }
 }
 
-impl Shape for SchemaShape {
+impl ApplyShape for SchemaShape {
     fn form(&self) -> Form<Self> {
         match self {
             SchemaShape::Root(_) => Form::Map,

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 
 use kiln_text::{Regex, Time};
-use kiln_value::{Map, Number, Value, json};
+use kiln_value::{List, Map, Number, Value, json};
 
 use crate::status::{FieldProblem, FieldProblemKind};
 
@@ -133,103 +133,18 @@ fn check<'s>(
             return;
         }
     }
-    let mut say = |why: String| {
-        problems.push(FieldProblem::invalid(path, value.clone(), format!("{path} in body {why}")));
+    check_number(value, schema, path, problems);
+    let goes_on = match value {
+        Value::String(text) => {
+            check_text(text, schema, path, problems, work);
+            true
+        }
+        Value::List(list) => check_list(list, schema, path, problems, work),
+        Value::Map(map) => check_map(value, map, schema, path, problems, work),
+        _ => true,
     };
-    let number = |field: &str| schema.get(field).and_then(Value::as_f64);
-    let exclusive = |field: &str| schema.get(field).and_then(Value::as_bool) == Some(true);
-    let shown = |field: &str| schema.get(field).map(json::to_string).unwrap_or_default();
-    if let Some(given) = value.as_f64() {
-        if let Some(most) = number("maximum") {
-            if exclusive("exclusiveMaximum") && given >= most {
-                say(format!("should be less than {}", shown("maximum")));
-            } else if given > most {
-                say(format!("should be less than or equal to {}", shown("maximum")));
-            }
-        }
-        if let Some(least) = number("minimum") {
-            if exclusive("exclusiveMinimum") && given <= least {
-                say(format!("should be greater than {}", shown("minimum")));
-            } else if given < least {
-                say(format!("should be greater than or equal to {}", shown("minimum")));
-            }
-        }
-        if let Some(step) = number("multipleOf")
-            && step > 0.0
-            && (given / step).fract() != 0.0
-        {
-            say(format!("should be a multiple of {}", shown("multipleOf")));
-        }
-    }
-    match value {
-        Value::String(text) => check_text(text, schema, path, problems, work),
-        Value::List(list) => {
-            let length = list.len();
-            if let Some(least) = number("minItems")
-                && (length as f64) < least
-            {
-                let why = format!("{path} in body should have at least {least} items");
-                problems.push(FieldProblem::invalid(path, length, why));
-            }
-            if let Some(most) = number("maxItems")
-                && length as f64 > most
-            {
-                problems.push(FieldProblem::new(
-                    path,
-                    FieldProblemKind::TooMany(length, most as usize),
-                ));
-            }
-            if let Some(items) = schema.get("items") {
-                for (i, item) in list.iter().enumerate() {
-                    check(item, items, &format!("{path}[{i}]"), problems, work);
-                    if work.left == 0 {
-                        return;
-                    }
-                }
-            }
-        }
-        Value::Map(map) => {
-            let length = map.len();
-            if let Some(least) = number("minProperties")
-                && (length as f64) < least
-            {
-                let why = format!("{path} in body should have at least {least} properties");
-                problems.push(FieldProblem::invalid(path, length, why));
-            }
-            if let Some(most) = number("maxProperties")
-                && length as f64 > most
-            {
-                problems.push(FieldProblem::new(
-                    path,
-                    FieldProblemKind::TooMany(length, most as usize),
-                ));
-            }
-            let asked =
-                schema.get("required").and_then(Value::as_list).map_or(0, |list| list.len());
-            if !work.spend(asked) {
-                return;
-            }
-            required(value, schema, path, problems);
-            let known = schema.get("properties").and_then(Value::as_map);
-            let entries = schema.get("additionalProperties");
-            // One of many alternatives mostly says nothing of the fields; where it does, those that it does not know
-            // cost time, too.
-            let looks = known.is_some() || entries.is_some();
-            if looks && !work.spend(length / 8) {
-                return;
-            }
-            for (key, inner) in looks.then(|| map.iter()).into_iter().flatten() {
-                if let Some(schema @ Value::Map(_)) =
-                    known.and_then(|known| known.get(key)).or(entries)
-                {
-                    check(inner, schema, &join(path, key), problems, work);
-                    if work.left == 0 {
-                        return;
-                    }
-                }
-            }
-        }
-        _ => {}
+    if !goes_on {
+        return;
     }
     if let Some(known) = schema.get("enum").and_then(Value::as_list)
         && work.spend(known.len() / 4)
@@ -244,6 +159,115 @@ fn check<'s>(
         ));
     }
     combined(value, schema, path, problems, work);
+}
+
+/// `maximum`, `minimum`, `multipleOf`.
+fn check_number(value: &Value, schema: &Value, path: &str, problems: &mut Vec<FieldProblem>) {
+    let mut say = |why: String| {
+        problems.push(FieldProblem::invalid(path, value.clone(), format!("{path} in body {why}")));
+    };
+    let number = |field: &str| schema.get(field).and_then(Value::as_f64);
+    let exclusive = |field: &str| schema.get(field).and_then(Value::as_bool) == Some(true);
+    let shown = |field: &str| schema.get(field).map(json::to_string).unwrap_or_default();
+    let Some(given) = value.as_f64() else { return };
+    if let Some(most) = number("maximum") {
+        if exclusive("exclusiveMaximum") && given >= most {
+            say(format!("should be less than {}", shown("maximum")));
+        } else if given > most {
+            say(format!("should be less than or equal to {}", shown("maximum")));
+        }
+    }
+    if let Some(least) = number("minimum") {
+        if exclusive("exclusiveMinimum") && given <= least {
+            say(format!("should be greater than {}", shown("minimum")));
+        } else if given < least {
+            say(format!("should be greater than or equal to {}", shown("minimum")));
+        }
+    }
+    if let Some(step) = number("multipleOf")
+        && step > 0.0
+        && (given / step).fract() != 0.0
+    {
+        say(format!("should be a multiple of {}", shown("multipleOf")));
+    }
+}
+
+/// How many items there may be, and each of them. Whether there is work left for more.
+fn check_list<'s>(
+    list: &List,
+    schema: &'s Value,
+    path: &str,
+    problems: &mut Vec<FieldProblem>,
+    work: &mut Work<'s>,
+) -> bool {
+    let number = |field: &str| schema.get(field).and_then(Value::as_f64);
+    let length = list.len();
+    if let Some(least) = number("minItems")
+        && (length as f64) < least
+    {
+        let why = format!("{path} in body should have at least {least} items");
+        problems.push(FieldProblem::invalid(path, length, why));
+    }
+    if let Some(most) = number("maxItems")
+        && length as f64 > most
+    {
+        problems.push(FieldProblem::new(path, FieldProblemKind::TooMany(length, most as usize)));
+    }
+    if let Some(items) = schema.get("items") {
+        for (i, item) in list.iter().enumerate() {
+            check(item, items, &format!("{path}[{i}]"), problems, work);
+            if work.left == 0 {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// How many properties there may be, which of them must be there, and each of them. Whether there is work left for more.
+fn check_map<'s>(
+    value: &Value,
+    map: &Map,
+    schema: &'s Value,
+    path: &str,
+    problems: &mut Vec<FieldProblem>,
+    work: &mut Work<'s>,
+) -> bool {
+    let number = |field: &str| schema.get(field).and_then(Value::as_f64);
+    let length = map.len();
+    if let Some(least) = number("minProperties")
+        && (length as f64) < least
+    {
+        let why = format!("{path} in body should have at least {least} properties");
+        problems.push(FieldProblem::invalid(path, length, why));
+    }
+    if let Some(most) = number("maxProperties")
+        && length as f64 > most
+    {
+        problems.push(FieldProblem::new(path, FieldProblemKind::TooMany(length, most as usize)));
+    }
+    let asked = schema.get("required").and_then(Value::as_list).map_or(0, |list| list.len());
+    if !work.spend(asked) {
+        return false;
+    }
+    required(value, schema, path, problems);
+    let known = schema.get("properties").and_then(Value::as_map);
+    let entries = schema.get("additionalProperties");
+    // One of many alternatives mostly says nothing of the fields; where it does, those that it does not know
+    // cost time, too.
+    let looks = known.is_some() || entries.is_some();
+    if looks && !work.spend(length / 8) {
+        return false;
+    }
+    for (key, inner) in looks.then(|| map.iter()).into_iter().flatten() {
+        if let Some(schema @ Value::Map(_)) = known.and_then(|known| known.get(key)).or(entries) {
+            check(inner, schema, &join(path, key), problems, work);
+            if work.left == 0 {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// `allOf`, `anyOf`, `oneOf`, `not`.

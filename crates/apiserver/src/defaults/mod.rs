@@ -10,7 +10,7 @@ use kiln_object::Gvk;
 use kiln_value::{Map, Value, value};
 
 use crate::crd::names;
-use crate::server::{Server, State};
+use crate::server::{Server, ServerState};
 use crate::storage::TableKey;
 
 /// Sets a field that is not there.
@@ -281,7 +281,7 @@ fn constraints(object: &mut Value, at: &[&str]) {
 }
 
 /// What only a server knows of a new object: addresses, finalizers, the first status.
-pub(crate) fn prepare(server: &Server, state: &State, gvk: &Gvk, object: &mut Value) {
+pub(crate) fn prepare(server: &Server, state: &ServerState, gvk: &Gvk, object: &mut Value) {
     let uid = text(object, &["metadata", "uid"]).to_owned();
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("", "Pod") => pod::first_status(object),
@@ -344,7 +344,7 @@ fn first_status(gvk: &Gvk, object: &mut Value) {
     }
 }
 
-fn give_addresses(server: &Server, state: &State, object: &mut Value) {
+fn give_addresses(server: &Server, state: &ServerState, object: &mut Value) {
     let kind = text(object, &["spec", "type"]).to_owned();
     let _ = object.set(["status", "loadBalancer"], Value::map());
     if kind == "ExternalName" {
@@ -370,7 +370,7 @@ fn give_addresses(server: &Server, state: &State, object: &mut Value) {
 }
 
 /// An address of the range that no Service has.
-fn free_address(server: &Server, state: &State) -> String {
+fn free_address(server: &Server, state: &ServerState) -> String {
     let key = TableKey::new("", "services");
     let taken = |address: &str| {
         let services = state.store.table(&key).into_iter().flat_map(|table| table.range("", None));
@@ -401,7 +401,7 @@ fn only_names(account: &mut Value) {
     }
 }
 
-fn accept_definition(server: &Server, state: &State, object: &mut Value) {
+fn accept_definition(server: &Server, state: &ServerState, object: &mut Value) {
     let versions = object.get_path(["spec", "versions"]).and_then(Value::as_list);
     let storage = versions
         .into_iter()
@@ -439,7 +439,7 @@ fn tell_availability(server: &Server, object: &mut Value) {
 /// What a server keeps as it was, or in step, when an object changes.
 pub(crate) fn prepare_change(
     server: &Server,
-    state: &State,
+    state: &ServerState,
     gvk: &Gvk,
     old: &Value,
     new: &mut Value,

@@ -6,7 +6,7 @@ use kiln_object::Kind;
 use kiln_value::{Map, Value, json, value};
 use sha2::{Digest as _, Sha256};
 
-use crate::request::{Request, Response};
+use crate::request::{ApiRequest, Response};
 use crate::server::Server;
 use crate::status::RequestFailure;
 
@@ -105,7 +105,7 @@ pub(crate) fn groups(server: &Server) -> Vec<(String, Versions)> {
 /// Answers below `/api` and `/apis`.
 pub(crate) fn answer(
     server: &Server,
-    request: &Request,
+    request: &ApiRequest,
     parts: &[&str],
 ) -> Result<Response, RequestFailure> {
     let aggregated =
@@ -157,7 +157,7 @@ pub(crate) fn etag(text: &str) -> String {
     format!("\"{hex}\"")
 }
 
-fn tagged(request: &Request, value: &Value) -> Response {
+fn tagged(request: &ApiRequest, value: &Value) -> Response {
     const FORM: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let text = json::to_string(value);
     let tag = etag(&text);

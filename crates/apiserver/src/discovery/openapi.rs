@@ -7,10 +7,10 @@ use kiln_object::Kind;
 use kiln_value::{Map, Value, json, value};
 
 use crate::discovery::{etag, groups};
-use crate::request::{Request, Response};
+use crate::request::{ApiRequest, Response};
 use crate::server::Server;
 use crate::status::RequestFailure;
-use crate::types::{Field, StructId, Type, types};
+use crate::types::{SchemaType, StructId, TypeField, types};
 
 /// An empty message: version 2 has nothing that version 3 does not have.
 const V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -18,7 +18,7 @@ const V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// Answers below `/openapi`.
 pub(crate) fn answer(
     server: &Server,
-    request: &Request,
+    request: &ApiRequest,
     parts: &[&str],
 ) -> Result<Response, RequestFailure> {
     match parts {
@@ -49,7 +49,7 @@ pub(crate) fn answer(
 
 fn document(
     server: &Server,
-    request: &Request,
+    request: &ApiRequest,
     group: &str,
     version: &str,
 ) -> Result<Response, RequestFailure> {
@@ -214,7 +214,7 @@ impl Builder {
         name
     }
 
-    fn field(&mut self, field: &Field) -> Value {
+    fn field(&mut self, field: &TypeField) -> Value {
         let mut schema = self.ty(&field.ty);
         let keys = field.keys.as_ref();
         if let Some(keys) = keys {
@@ -234,38 +234,38 @@ impl Builder {
         schema
     }
 
-    fn ty(&mut self, ty: &Type) -> Value {
+    fn ty(&mut self, ty: &SchemaType) -> Value {
         match ty {
-            Type::String | Type::Duration => value!({"type": "string"}),
-            Type::Bool => value!({"type": "boolean"}),
-            Type::Int32 => value!({"type": "integer", "format": "int32"}),
-            Type::Int64 => value!({"type": "integer", "format": "int64"}),
-            Type::Double => value!({"type": "number", "format": "double"}),
-            Type::Bytes => value!({"type": "string", "format": "byte"}),
-            Type::Time => self.named("io.k8s.apimachinery.pkg.apis.meta.v1.Time", value!({"type": "string", "format": "date-time"})),
-            Type::MicroTime => self.named("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", value!({"type": "string", "format": "date-time"})),
-            Type::Quantity => self.named(
+            SchemaType::String | SchemaType::Duration => value!({"type": "string"}),
+            SchemaType::Bool => value!({"type": "boolean"}),
+            SchemaType::Int32 => value!({"type": "integer", "format": "int32"}),
+            SchemaType::Int64 => value!({"type": "integer", "format": "int64"}),
+            SchemaType::Double => value!({"type": "number", "format": "double"}),
+            SchemaType::Bytes => value!({"type": "string", "format": "byte"}),
+            SchemaType::Time => self.named("io.k8s.apimachinery.pkg.apis.meta.v1.Time", value!({"type": "string", "format": "date-time"})),
+            SchemaType::MicroTime => self.named("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", value!({"type": "string", "format": "date-time"})),
+            SchemaType::Quantity => self.named(
                 "io.k8s.apimachinery.pkg.api.resource.Quantity",
                 value!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
             ),
-            Type::IntOrString => self.named(
+            SchemaType::IntOrString => self.named(
                 "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
                 value!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}),
             ),
-            Type::Raw => self.named("io.k8s.apimachinery.pkg.runtime.RawExtension", value!({"type": "object"})),
-            Type::Fields => self.named("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", value!({"type": "object"})),
-            Type::Json | Type::SchemaOr(_) => value!({}),
-            Type::Struct(id) => {
+            SchemaType::Raw => self.named("io.k8s.apimachinery.pkg.runtime.RawExtension", value!({"type": "object"})),
+            SchemaType::Fields => self.named("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", value!({"type": "object"})),
+            SchemaType::Json | SchemaType::SchemaOr(_) => value!({}),
+            SchemaType::Struct(id) => {
                 let name = self.structure(*id);
                 value!({"allOf": [{"$ref": (format!("#/components/schemas/{name}"))}], "default": {}})
             }
-            Type::List(items) => {
+            SchemaType::List(items) => {
                 let mut schema = value!({"type": "array"});
                 let items = self.ty(items);
                 let _ = schema.set(["items"], items);
                 schema
             }
-            Type::Map(values) => {
+            SchemaType::Map(values) => {
                 let mut schema = value!({"type": "object"});
                 let values = self.ty(values);
                 let _ = schema.set(["additionalProperties"], values);

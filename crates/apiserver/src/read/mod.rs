@@ -12,9 +12,9 @@ use kiln_object::Selector;
 use kiln_value::{Map, Str, Value, json, value};
 
 use crate::request::media::{self, ResponseForm};
-use crate::request::paths::Target;
+use crate::request::paths::RequestTarget;
 use crate::request::{Parameters, Response};
-use crate::server::{Call, Server, State};
+use crate::server::{Server, ServerCall, ServerState};
 use crate::status::{FieldProblem, RequestFailure};
 use crate::storage::NamespacedName;
 use crate::types::convert::from_storage;
@@ -30,8 +30,8 @@ pub(crate) struct Filter {
 
 impl Filter {
     pub(crate) fn read(
-        state: &State,
-        target: &Target,
+        state: &ServerState,
+        target: &RequestTarget,
         parameters: &Parameters,
     ) -> Result<Self, RequestFailure> {
         let labels = parameters.get("labelSelector").unwrap_or_default();
@@ -166,7 +166,7 @@ pub(crate) struct Page {
 }
 
 /// Reads what a request asks for.
-pub(crate) fn page(server: &Server, call: &Call<'_>) -> Result<Page, RequestFailure> {
+pub(crate) fn page(server: &Server, call: &ServerCall<'_>) -> Result<Page, RequestFailure> {
     check_options(&call.parameters, false)?;
     let state = server.read();
     let filter = Filter::read(&state, &call.target, &call.parameters)?;
@@ -192,7 +192,7 @@ pub(crate) fn page(server: &Server, call: &Call<'_>) -> Result<Page, RequestFail
     };
     let limit = call.parameters.number("limit")?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
-    let table = state.store.table(&State::key(&call.target));
+    let table = state.store.table(&ServerState::key(&call.target));
     let mut page = Page { objects: Vec::new(), revision: at, resume: None, remaining: None };
     let Some(table) = table else { return Ok(page) };
     let namespace = call.target.namespace.as_str();
@@ -219,7 +219,7 @@ fn past_range<'p>(
 
 fn collect<'p>(
     objects: impl Iterator<Item = (&'p NamespacedName, &'p Value)>,
-    target: &Target,
+    target: &RequestTarget,
     filter: &Filter,
     limit: Option<usize>,
     page: &mut Page,
@@ -277,7 +277,7 @@ fn too_large(asked: u64, now: u64) -> RequestFailure {
 }
 
 /// Answers a list.
-pub(crate) fn list(server: &Server, call: &Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn list(server: &Server, call: &ServerCall<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let page = page(server, call)?;
     let mut metadata = Map::new();
@@ -341,16 +341,19 @@ pub(crate) fn metadata_only(object: &Value) -> Value {
 }
 
 /// The object that a request names, in the version that it asks for.
-pub(crate) fn current(state: &State, target: &Target) -> Result<Value, RequestFailure> {
+pub(crate) fn current(
+    state: &ServerState,
+    target: &RequestTarget,
+) -> Result<Value, RequestFailure> {
     state
         .store
-        .get(&State::key(target), &target.namespace, &target.name)
+        .get(&ServerState::key(target), &target.namespace, &target.name)
         .map(|object| from_storage(object, &target.kind))
         .ok_or_else(|| RequestFailure::not_found(&target.about()))
 }
 
 /// Answers a request for one object.
-pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn get(server: &Server, call: &ServerCall<'_>) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let target = &call.target;
     let object = current(&server.read(), target)?;
@@ -386,7 +389,7 @@ pub(crate) fn get(server: &Server, call: &Call<'_>) -> Result<Response, RequestF
     respond(server, call, 200, &object, form)
 }
 
-fn no_node(target: &Target, why: &str) -> RequestFailure {
+fn no_node(target: &RequestTarget, why: &str) -> RequestFailure {
     let message = format!("{} {:?}: {why}", target.kind.plural(), target.name);
     RequestFailure::new(501, "NotImplemented", message)
 }
@@ -394,7 +397,7 @@ fn no_node(target: &Target, why: &str) -> RequestFailure {
 /// An object in the form that was asked for.
 pub(crate) fn respond(
     server: &Server,
-    call: &Call<'_>,
+    call: &ServerCall<'_>,
     status: u16,
     object: &Value,
     form: ResponseForm,

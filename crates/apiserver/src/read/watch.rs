@@ -11,10 +11,10 @@ use kiln_value::{Map, Value, json, value};
 use crate::read::table;
 use crate::read::{self, Filter, metadata_only};
 use crate::request::media::{self, ResponseForm};
-use crate::request::paths::Target;
-use crate::server::{Call, Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerCall, ServerState};
 use crate::status::RequestFailure;
-use crate::storage::Event;
+use crate::storage::StorageEvent;
 use crate::types::convert::from_storage;
 
 /// How many events are written at once.
@@ -29,7 +29,7 @@ const BOOKMARK_SECONDS: i64 = 60;
 /// A watch that was asked for.
 #[derive(Debug)]
 pub struct Watch {
-    target: Target,
+    target: RequestTarget,
     filter: Filter,
     form: ResponseForm,
     include: String,
@@ -46,7 +46,7 @@ pub struct Watch {
 }
 
 /// Begins a watch.
-pub(crate) fn begin(server: &Server, call: &Call<'_>) -> Result<Watch, RequestFailure> {
+pub(crate) fn begin(server: &Server, call: &ServerCall<'_>) -> Result<Watch, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     read::check_options(&call.parameters, true)?;
     let asked = read::revision(&call.parameters)?;
@@ -77,7 +77,7 @@ pub(crate) fn begin(server: &Server, call: &Call<'_>) -> Result<Watch, RequestFa
         || asked.is_none_or(|asked| asked == 0)
             && parameters.get("sendInitialEvents") != Some("false")
     {
-        let key = State::key(&watch.target);
+        let key = ServerState::key(&watch.target);
         let objects: Vec<Value> = state
             .store
             .table(&key)
@@ -118,7 +118,7 @@ impl Watch {
             return Vec::new();
         }
         let state = server.read();
-        let key = State::key(&self.target);
+        let key = ServerState::key(&self.target);
         let seconds = server.host.now().0;
         loop {
             let events = match state.store.table(&key) {
@@ -177,7 +177,7 @@ impl Watch {
         last
     }
 
-    fn tell(&mut self, state: &State, event: &Event, seconds: i64) {
+    fn tell(&mut self, state: &ServerState, event: &StorageEvent, seconds: i64) {
         if !self.target.namespace.is_empty() && event.place.0 != self.target.namespace {
             return;
         }
@@ -211,7 +211,7 @@ impl Watch {
         }
     }
 
-    fn event(&mut self, state: &State, kind: &str, object: &Value, seconds: i64) {
+    fn event(&mut self, state: &ServerState, kind: &str, object: &Value, seconds: i64) {
         let object = match self.form {
             ResponseForm::Object => object.clone(),
             ResponseForm::Metadata => metadata_only(object),
@@ -220,7 +220,7 @@ impl Watch {
         self.line(value!({"type": kind, "object": null}), &object);
     }
 
-    fn as_table(&mut self, state: &State, object: &Value, seconds: i64) -> Value {
+    fn as_table(&mut self, state: &ServerState, object: &Value, seconds: i64) -> Value {
         let mut metadata = Map::new();
         if let Some(version) = object.str_at(["metadata", "resourceVersion"]) {
             metadata.insert("resourceVersion", version);
@@ -235,7 +235,7 @@ impl Watch {
         table
     }
 
-    fn bookmark(&mut self, state: &State, revision: u64, is_initial_end: bool) {
+    fn bookmark(&mut self, state: &ServerState, revision: u64, is_initial_end: bool) {
         let gvk = self.target.kind.gvk();
         let mut metadata = Map::new();
         metadata.insert("resourceVersion", revision.to_string());

@@ -3,7 +3,7 @@
 use kiln_value::{KeyTable, Value, json};
 use kiln_yaml::{DuplicateKeys, ReadOptions};
 
-use crate::request::Request;
+use crate::request::ApiRequest;
 use crate::status::RequestFailure;
 use crate::types::{envelope, types};
 
@@ -19,14 +19,14 @@ pub(crate) fn media_type(header: &str) -> &str {
 
 /// A body, read.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct RequestBody {
     pub(crate) value: Value,
     /// A key that occurs twice in one map.
     pub(crate) duplicate: Option<String>,
 }
 
 /// Reads the object that a request holds; `kind` is what it should be.
-pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, RequestFailure> {
+pub(crate) fn read(request: &ApiRequest, kind: &str) -> Result<RequestBody, RequestFailure> {
     if request.body.len() > LONGEST_BODY {
         let message = format!("Request entity too large: limit is {LONGEST_BODY}");
         return Err(RequestFailure::new(413, "RequestEntityTooLarge", message));
@@ -42,9 +42,11 @@ pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, RequestFailure
     match media_type(request.header("Content-Type").unwrap_or_default()) {
         "" | "application/json" => {
             match json::parse_bytes_unique(&request.body, &mut KeyTable::new()) {
-                Ok(value) => Ok(Body { value, duplicate: None }),
+                Ok(value) => Ok(RequestBody { value, duplicate: None }),
                 Err(error) => match json::parse_bytes(&request.body, &mut KeyTable::new()) {
-                    Ok(value) => Ok(Body { value, duplicate: Some(quoted(&error.to_string())) }),
+                    Ok(value) => {
+                        Ok(RequestBody { value, duplicate: Some(quoted(&error.to_string())) })
+                    }
                     Err(error) => {
                         Err(unreadable(&go_json_error(&request.body, &error.to_string())))
                     }
@@ -52,7 +54,7 @@ pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, RequestFailure
             }
         }
         "application/yaml" => yaml(&request.body)
-            .map(|value| Body { value, duplicate: None })
+            .map(|value| RequestBody { value, duplicate: None })
             .map_err(|why| RequestFailure::bad_request(format!("yaml: {why}"))),
         "application/vnd.kubernetes.protobuf" => {
             let value = envelope(&request.body).and_then(|envelope| {
@@ -64,7 +66,7 @@ pub(crate) fn read(request: &Request, kind: &str) -> Result<Body, RequestFailure
                     )),
                 }
             });
-            value.map(|value| Body { value, duplicate: None }).map_err(|why| {
+            value.map(|value| RequestBody { value, duplicate: None }).map_err(|why| {
                 RequestFailure::bad_request(format!(
                     "{kind} cannot be decoded from protobuf: {why}"
                 ))
@@ -112,7 +114,7 @@ pub(crate) enum ResponseForm {
 }
 
 /// In which form the client wants its answer: the first that is served.
-pub(crate) fn accepted(request: &Request) -> Result<(ResponseForm, bool), RequestFailure> {
+pub(crate) fn accepted(request: &ApiRequest) -> Result<(ResponseForm, bool), RequestFailure> {
     let header = request.headers_of("Accept").collect::<Vec<_>>().join(",");
     if header.trim().is_empty() {
         return Ok((ResponseForm::Object, false));

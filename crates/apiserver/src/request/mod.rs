@@ -11,7 +11,7 @@ use kiln_value::{Value, json};
 use crate::status::RequestFailure;
 
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub struct ApiRequest {
     /// `GET`, `POST`, ...
     pub method: String,
     /// The path, decoded nowhere yet.
@@ -23,15 +23,15 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl ApiRequest {
     /// A request without headers and body.
     pub fn new(method: &str, target: &str) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        Request {
+        ApiRequest {
             method: method.to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
-            ..Request::default()
+            ..ApiRequest::default()
         }
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn parameters_are_read_leniently() {
-        let request = Request::new("GET", "/api/v1/pods??&a=b%20c&d=e+f&watch=true&g");
+        let request = ApiRequest::new("GET", "/api/v1/pods??&a=b%20c&d=e+f&watch=true&g");
         let parameters = request.parameters();
         assert_eq!(parameters.get("a"), Some("b c"));
         assert_eq!(parameters.get("d"), Some("e f"));

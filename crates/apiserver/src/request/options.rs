@@ -2,7 +2,7 @@
 
 use kiln_value::Value;
 
-use crate::request::{Parameters, Request};
+use crate::request::{ApiRequest, Parameters};
 use crate::status::{FieldProblem, FieldProblemKind, RequestFailure};
 
 /// What happens with fields that are unknown.
@@ -34,7 +34,7 @@ const LONGEST_MANAGER: usize = 128;
 impl WriteOptions {
     /// Reads them; `kind` is the name of their kind in messages.
     pub(crate) fn read(
-        request: &Request,
+        request: &ApiRequest,
         parameters: &Parameters,
         kind: &str,
     ) -> Result<Self, RequestFailure> {
@@ -90,7 +90,7 @@ fn dry_run_problems(parameters: &Parameters) -> Vec<FieldProblem> {
 }
 
 /// The first part of what the client calls itself.
-fn agent(request: &Request) -> String {
+fn agent(request: &ApiRequest) -> String {
     let agent = request.header("User-Agent").unwrap_or_default();
     let name: String = agent
         .split('/')

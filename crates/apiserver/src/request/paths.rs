@@ -9,7 +9,7 @@ use crate::status::{About, RequestFailure};
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
     /// Objects of a kind.
-    Resource(Box<Target>),
+    Resource(Box<RequestTarget>),
     /// A group that is not served: there is nothing, not even a `Status`.
     UnknownGroup,
     /// Anything else, by its segments.
@@ -18,7 +18,7 @@ pub(crate) enum Route {
 
 /// One object, or the objects of a kind.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct RequestTarget {
     pub(crate) kind: Kind,
     /// Empty for cluster-wide kinds, and for all namespaces.
     pub(crate) namespace: String,
@@ -29,7 +29,7 @@ pub(crate) struct Target {
     pub(crate) watch: bool,
 }
 
-impl Target {
+impl RequestTarget {
     pub(crate) fn about(&self) -> About {
         About::new(self.kind.group(), self.kind.plural(), &self.name)
     }
@@ -84,7 +84,7 @@ pub(crate) fn route(path: &str, kinds: &Kinds) -> Result<Route, RequestFailure> 
     if !first.is_empty() && kind.subresource(first).is_none() {
         return Err(RequestFailure::no_resource());
     }
-    Ok(Route::Resource(Box::new(Target {
+    Ok(Route::Resource(Box::new(RequestTarget {
         kind,
         namespace: namespace.to_owned(),
         name: name.to_owned(),

@@ -39,7 +39,7 @@ pub(crate) type NamespacedName = (Str, Str);
 
 /// Something that happened to an object.
 #[derive(Debug)]
-pub(crate) struct Event {
+pub(crate) struct StorageEvent {
     pub(crate) revision: u64,
     pub(crate) change: Change,
     pub(crate) place: NamespacedName,
@@ -53,7 +53,7 @@ pub(crate) struct Event {
     bytes: usize,
 }
 
-impl Event {
+impl StorageEvent {
     fn new(
         revision: u64,
         change: Change,
@@ -63,14 +63,14 @@ impl Event {
     ) -> Self {
         // As values and as text.
         let bytes = 3 * weight(&object, HEAVIEST) + 200;
-        Event { revision, change, place, old, object, text: OnceLock::new(), bytes }
+        StorageEvent { revision, change, place, old, object, text: OnceLock::new(), bytes }
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     objects: BTreeMap<NamespacedName, Value>,
-    log: VecDeque<Arc<Event>>,
+    log: VecDeque<Arc<StorageEvent>>,
     log_bytes: usize,
     /// Everything up to here may be forgotten.
     forgotten: u64,
@@ -120,7 +120,7 @@ impl Table {
 
     /// What happened after a revision, or the beginning of it: not more than so many events, nor much more than
     /// [`AT_ONCE`] bytes. None when some of it is forgotten.
-    pub(crate) fn since(&self, revision: u64, most: usize) -> Option<Vec<Arc<Event>>> {
+    pub(crate) fn since(&self, revision: u64, most: usize) -> Option<Vec<Arc<StorageEvent>>> {
         if revision < self.forgotten {
             return None;
         }
@@ -134,7 +134,7 @@ impl Table {
         Some(some.cloned().collect())
     }
 
-    fn note(&mut self, event: Event) {
+    fn note(&mut self, event: StorageEvent) {
         self.log_bytes += event.bytes;
         self.log.push_back(Arc::new(event));
         // By number and by size. A watch from before `forgotten` is answered with 410 Gone, and its client lists again.
@@ -196,7 +196,7 @@ impl Store {
         let table = self.tables.entry(key.clone()).or_default();
         let old = table.objects.insert(place.clone(), object.clone());
         let change = if old.is_some() { Change::Modified } else { Change::Added };
-        table.note(Event::new(revision, change, place, old, object.clone()));
+        table.note(StorageEvent::new(revision, change, place, old, object.clone()));
         self.write_down(key, &object, true);
         object
     }
@@ -210,7 +210,7 @@ impl Store {
         let revision = self.revision;
         let mut object = old.clone();
         set_version(&mut object, revision);
-        table.note(Event::new(revision, Change::Deleted, place, Some(old), object.clone()));
+        table.note(StorageEvent::new(revision, Change::Deleted, place, Some(old), object.clone()));
         self.write_down(key, &object, false);
         Some(object)
     }

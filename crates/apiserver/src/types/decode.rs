@@ -7,7 +7,7 @@ use kiln_text::quantity::Quantity;
 use kiln_text::time::Time;
 use kiln_value::{Map, Value, json};
 
-use super::{Field, SchemaOr, StructId, Type, types};
+use super::{SchemaOr, SchemaType, StructId, TypeField, types};
 
 /// An object as it was understood.
 #[derive(Debug)]
@@ -124,24 +124,27 @@ impl Decoder {
     /// The field as it is written, if it is.
     fn field(
         &mut self,
-        field: &Field,
+        field: &TypeField,
         given: Option<&Value>,
         at: &At,
     ) -> Result<Option<Value>, String> {
         let Some(given) = given else {
             return Ok(match &field.ty {
                 _ if field.pointer => (!field.omit_empty).then_some(Value::Null),
-                Type::Struct(_) if field.omit_zero => None,
-                Type::Struct(id) => Some(Value::Map(self.fields(&Value::Null, *id, at)?)),
-                Type::Time | Type::MicroTime if field.omit_zero => None,
-                Type::Time | Type::MicroTime | Type::Raw | Type::Json | Type::Fields => {
-                    (!field.omit_empty || matches!(field.ty, Type::Time | Type::MicroTime))
-                        .then_some(Value::Null)
-                }
-                Type::Quantity => Some(Value::from("0")),
-                Type::IntOrString => Some(Value::from(0)),
-                Type::Duration => Some(Value::from("0s")),
-                Type::SchemaOr(_) => None,
+                SchemaType::Struct(_) if field.omit_zero => None,
+                SchemaType::Struct(id) => Some(Value::Map(self.fields(&Value::Null, *id, at)?)),
+                SchemaType::Time | SchemaType::MicroTime if field.omit_zero => None,
+                SchemaType::Time
+                | SchemaType::MicroTime
+                | SchemaType::Raw
+                | SchemaType::Json
+                | SchemaType::Fields => (!field.omit_empty
+                    || matches!(field.ty, SchemaType::Time | SchemaType::MicroTime))
+                .then_some(Value::Null),
+                SchemaType::Quantity => Some(Value::from("0")),
+                SchemaType::IntOrString => Some(Value::from(0)),
+                SchemaType::Duration => Some(Value::from("0s")),
+                SchemaType::SchemaOr(_) => None,
                 _ if field.omit_empty => None,
                 ty => Some(zero(ty)),
             });
@@ -149,7 +152,7 @@ impl Decoder {
         let mut value = self.value(given, &field.ty, at)?;
         // What is stored is protobuf, which has no empty lists and maps.
         if !field.pointer
-            && matches!(field.ty, Type::List(_) | Type::Map(_))
+            && matches!(field.ty, SchemaType::List(_) | SchemaType::Map(_))
             && is_empty(&value, &field.ty)
         {
             value = Value::Null;
@@ -160,46 +163,46 @@ impl Decoder {
         Ok((!drop).then_some(value))
     }
 
-    fn value(&mut self, value: &Value, ty: &Type, at: &At) -> Result<Value, String> {
+    fn value(&mut self, value: &Value, ty: &SchemaType, at: &At) -> Result<Value, String> {
         match (ty, value) {
-            (Type::String, Value::String(_)) | (Type::Bool, Value::Bool(_)) |
-(Type::Json, _) | (Type::Raw | Type::Fields, Value::Map(_)) => Ok(value.clone()),
-            (Type::String, other) => Err(mismatch(other, "string", at)),
-            (Type::Bool, other) => Err(mismatch(other, "bool", at)),
-            (Type::Int32, Value::Number(_)) => integer(value, "int32", i64::from(i32::MIN), i64::from(i32::MAX), at),
-            (Type::Int64, Value::Number(_)) => integer(value, "int64", i64::MIN, i64::MAX, at),
-            (Type::Int32, other) => Err(mismatch(other, "int32", at)),
-            (Type::Int64, other) => Err(mismatch(other, "int64", at)),
-            (Type::Double, Value::Number(_)) => Ok(value.clone()),
-            (Type::Double, other) => Err(mismatch(other, "float64", at)),
-            (Type::Bytes, Value::String(text)) => match STANDARD.decode(text.as_bytes()) {
+            (SchemaType::String, Value::String(_)) | (SchemaType::Bool, Value::Bool(_)) |
+(SchemaType::Json, _) | (SchemaType::Raw | SchemaType::Fields, Value::Map(_)) => Ok(value.clone()),
+            (SchemaType::String, other) => Err(mismatch(other, "string", at)),
+            (SchemaType::Bool, other) => Err(mismatch(other, "bool", at)),
+            (SchemaType::Int32, Value::Number(_)) => integer(value, "int32", i64::from(i32::MIN), i64::from(i32::MAX), at),
+            (SchemaType::Int64, Value::Number(_)) => integer(value, "int64", i64::MIN, i64::MAX, at),
+            (SchemaType::Int32, other) => Err(mismatch(other, "int32", at)),
+            (SchemaType::Int64, other) => Err(mismatch(other, "int64", at)),
+            (SchemaType::Double, Value::Number(_)) => Ok(value.clone()),
+            (SchemaType::Double, other) => Err(mismatch(other, "float64", at)),
+            (SchemaType::Bytes, Value::String(text)) => match STANDARD.decode(text.as_bytes()) {
                 Ok(_) => Ok(value.clone()),
                 Err(_) => Err(format!("illegal base64 data at input byte {}", bad_base64(text))),
             },
-            (Type::Bytes, other) => Err(mismatch(other, "[]uint8", at)),
-            (Type::Quantity, Value::String(text)) => quantity(text),
-            (Type::Quantity, Value::Number(_)) => quantity(&json::to_string(value)),
-            (Type::Quantity, _) => Err(
+            (SchemaType::Bytes, other) => Err(mismatch(other, "[]uint8", at)),
+            (SchemaType::Quantity, Value::String(text)) => quantity(text),
+            (SchemaType::Quantity, Value::Number(_)) => quantity(&json::to_string(value)),
+            (SchemaType::Quantity, _) => Err(
                 "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'".to_owned(),
             ),
-            (Type::IntOrString, Value::String(_)) => Ok(value.clone()),
-            (Type::IntOrString, Value::Number(_)) => integer(value, "int32", i64::from(i32::MIN), i64::from(i32::MAX), at),
-            (Type::IntOrString, other) => Err(mismatch(other, "intstr.IntOrString", at)),
-            (Type::Time | Type::MicroTime, Value::String(text)) => time(text, *ty == Type::MicroTime),
-            (Type::Time | Type::MicroTime, other) => Err(mismatch(other, "string", at)),
-            (Type::Duration, Value::String(_)) => Ok(value.clone()),
-            (Type::Duration, other) => Err(mismatch(other, "string", at)),
-            (Type::Raw | Type::Fields, other) => Ok(other.clone()),
-            (Type::SchemaOr(or), value) => self.schema_or(value, *or, at),
-            (Type::Struct(id), value) => self.fields(value, *id, at).map(Value::Map),
-            (Type::List(items), Value::List(list)) => {
+            (SchemaType::IntOrString, Value::String(_)) => Ok(value.clone()),
+            (SchemaType::IntOrString, Value::Number(_)) => integer(value, "int32", i64::from(i32::MIN), i64::from(i32::MAX), at),
+            (SchemaType::IntOrString, other) => Err(mismatch(other, "intstr.IntOrString", at)),
+            (SchemaType::Time | SchemaType::MicroTime, Value::String(text)) => time(text, *ty == SchemaType::MicroTime),
+            (SchemaType::Time | SchemaType::MicroTime, other) => Err(mismatch(other, "string", at)),
+            (SchemaType::Duration, Value::String(_)) => Ok(value.clone()),
+            (SchemaType::Duration, other) => Err(mismatch(other, "string", at)),
+            (SchemaType::Raw | SchemaType::Fields, other) => Ok(other.clone()),
+            (SchemaType::SchemaOr(or), value) => self.schema_or(value, *or, at),
+            (SchemaType::Struct(id), value) => self.fields(value, *id, at).map(Value::Map),
+            (SchemaType::List(items), Value::List(list)) => {
                 let mut out = Vec::with_capacity(list.len());
                 for (i, item) in list.iter().enumerate() {
                     out.push(self.element(item, items, &at.index(i))?);
                 }
                 Ok(Value::from(out))
             }
-            (Type::Map(values), Value::Map(map)) => {
+            (SchemaType::Map(values), Value::Map(map)) => {
                 let mut out = Map::new();
                 for (key, value) in map {
                     out.insert(key.clone(), self.element(value, values, &at.key(key))?);
@@ -212,11 +215,11 @@ impl Decoder {
     }
 
     /// An element of a list or map: null is the zero of its type.
-    fn element(&mut self, value: &Value, ty: &Type, at: &At) -> Result<Value, String> {
+    fn element(&mut self, value: &Value, ty: &SchemaType, at: &At) -> Result<Value, String> {
         match (value, ty) {
-            (Value::Null, Type::Struct(id)) => self.fields(value, *id, at).map(Value::Map),
-            (Value::Null, Type::Json | Type::Raw) => Ok(Value::Null),
-            (Value::Null, Type::Bytes) => Ok(Value::from("")),
+            (Value::Null, SchemaType::Struct(id)) => self.fields(value, *id, at).map(Value::Map),
+            (Value::Null, SchemaType::Json | SchemaType::Raw) => Ok(Value::Null),
+            (Value::Null, SchemaType::Bytes) => Ok(Value::from("")),
             (Value::Null, ty) => Ok(zero(ty)),
             _ => self.value(value, ty, at),
         }
@@ -235,30 +238,32 @@ impl Decoder {
     }
 }
 
-fn zero(ty: &Type) -> Value {
+fn zero(ty: &SchemaType) -> Value {
     match ty {
-        Type::String => Value::from(""),
-        Type::Bool => Value::from(false),
-        Type::Int32 | Type::Int64 | Type::Double | Type::IntOrString => Value::from(0),
-        Type::Quantity => Value::from("0"),
-        Type::Duration => Value::from("0s"),
+        SchemaType::String => Value::from(""),
+        SchemaType::Bool => Value::from(false),
+        SchemaType::Int32 | SchemaType::Int64 | SchemaType::Double | SchemaType::IntOrString => {
+            Value::from(0)
+        }
+        SchemaType::Quantity => Value::from("0"),
+        SchemaType::Duration => Value::from("0s"),
         _ => Value::Null,
     }
 }
 
 /// Whether Go leaves a value out that may be left out when empty.
-fn is_empty(value: &Value, ty: &Type) -> bool {
+fn is_empty(value: &Value, ty: &SchemaType) -> bool {
     match (ty, value) {
         (
-            Type::Struct(_)
-            | Type::Time
-            | Type::MicroTime
-            | Type::Quantity
-            | Type::IntOrString
-            | Type::Raw
-            | Type::Json
-            | Type::Fields
-            | Type::SchemaOr(_),
+            SchemaType::Struct(_)
+            | SchemaType::Time
+            | SchemaType::MicroTime
+            | SchemaType::Quantity
+            | SchemaType::IntOrString
+            | SchemaType::Raw
+            | SchemaType::Json
+            | SchemaType::Fields
+            | SchemaType::SchemaOr(_),
             _,
         ) => false,
         (_, Value::Null) => true,
@@ -319,15 +324,15 @@ fn mismatch(value: &Value, ty: &str, at: &At) -> String {
     )
 }
 
-fn go_type(ty: &Type) -> String {
+fn go_type(ty: &SchemaType) -> String {
     match ty {
-        Type::List(items) => format!("[]{}", go_type(items)),
-        Type::Map(values) => format!("map[string]{}", go_type(values)),
-        Type::Struct(id) => format!("v1.{}", short(types().get(*id).name)),
-        Type::Bool => "bool".to_owned(),
-        Type::Int32 => "int32".to_owned(),
-        Type::Int64 => "int64".to_owned(),
-        Type::Bytes => "[]uint8".to_owned(),
+        SchemaType::List(items) => format!("[]{}", go_type(items)),
+        SchemaType::Map(values) => format!("map[string]{}", go_type(values)),
+        SchemaType::Struct(id) => format!("v1.{}", short(types().get(*id).name)),
+        SchemaType::Bool => "bool".to_owned(),
+        SchemaType::Int32 => "int32".to_owned(),
+        SchemaType::Int64 => "int64".to_owned(),
+        SchemaType::Bytes => "[]uint8".to_owned(),
         _ => "string".to_owned(),
     }
 }

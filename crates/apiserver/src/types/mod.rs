@@ -13,6 +13,6 @@ mod protobuf;
 mod shape;
 
 pub(crate) use decode::decode;
-pub(crate) use kiln_schema::types::{Field, SchemaOr, StructId, Type, types};
+pub(crate) use kiln_schema::types::{SchemaOr, SchemaType, StructId, TypeField, types};
 pub(crate) use protobuf::envelope;
 pub(crate) use shape::Typed;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use kiln_text::time::Time;
 use kiln_value::{Map, Str, Value, json};
 
-use super::{SchemaOr, StructId, Type, types};
+use super::{SchemaOr, SchemaType, StructId, types};
 
 /// The four bytes before every protobuf body of Kubernetes.
 const MAGIC: &[u8] = b"k8s\0";
@@ -62,7 +62,7 @@ impl Envelope<'_> {
     }
 }
 
-struct Part<'b> {
+struct WirePart<'b> {
     number: u32,
     content: Content<'b>,
 }
@@ -73,7 +73,7 @@ enum Content<'b> {
     Bytes(&'b [u8]),
 }
 
-fn parts(mut bytes: &[u8]) -> Result<Vec<Part<'_>>, WireProblem> {
+fn parts(mut bytes: &[u8]) -> Result<Vec<WirePart<'_>>, WireProblem> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;
@@ -93,7 +93,7 @@ fn parts(mut bytes: &[u8]) -> Result<Vec<Part<'_>>, WireProblem> {
             }
             other => return Err(format!("proto: illegal wireType {other}")),
         };
-        all.push(Part { number, content });
+        all.push(WirePart { number, content });
     }
     Ok(all)
 }
@@ -128,13 +128,13 @@ fn read_struct(bytes: &[u8], id: StructId, out: &mut Map, depth: usize) -> Resul
     for part in parts(bytes)? {
         if let Some(field) = of.fields.iter().find(|field| field.number == part.number) {
             match &field.ty {
-                Type::List(items) => {
+                SchemaType::List(items) => {
                     let list = out.get_or_insert_with(field.name, Value::list);
                     if let Some(list) = list.as_list_mut() {
                         read_items(&part.content, items, list, depth)?;
                     }
                 }
-                Type::Map(values) => {
+                SchemaType::Map(values) => {
                     let Content::Bytes(entry) = part.content else { continue };
                     let (mut key, mut value) = (Str::default(), None);
                     for part in parts(entry)? {
@@ -167,24 +167,24 @@ fn read_struct(bytes: &[u8], id: StructId, out: &mut Map, depth: usize) -> Resul
     Ok(())
 }
 
-fn default_of(ty: &Type) -> Value {
+fn default_of(ty: &SchemaType) -> Value {
     match ty {
-        Type::String | Type::Bytes => Value::from(""),
-        Type::Quantity => Value::from("0"),
-        Type::List(_) => Value::list(),
+        SchemaType::String | SchemaType::Bytes => Value::from(""),
+        SchemaType::Quantity => Value::from("0"),
+        SchemaType::List(_) => Value::list(),
         _ => Value::map(),
     }
 }
 
 fn read_items(
     content: &Content<'_>,
-    ty: &Type,
+    ty: &SchemaType,
     list: &mut Vec<Value>,
     depth: usize,
 ) -> Result<(), WireProblem> {
     match (ty, content) {
         // Numbers may come packed.
-        (Type::Int32 | Type::Int64 | Type::Bool, Content::Bytes(packed)) => {
+        (SchemaType::Int32 | SchemaType::Int64 | SchemaType::Bool, Content::Bytes(packed)) => {
             let mut packed = *packed;
             while !packed.is_empty() {
                 let number = varint(&mut packed)?;
@@ -199,20 +199,20 @@ fn read_items(
     }
 }
 
-fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, WireProblem> {
+fn read(content: &Content<'_>, ty: &SchemaType, depth: usize) -> Result<Value, WireProblem> {
     match (ty, content) {
-        (Type::String, Content::Bytes(text)) => utf8(text).map(Value::from),
-        (Type::Bytes, Content::Bytes(bytes)) => Ok(Value::from(STANDARD.encode(bytes))),
-        (Type::Bool, Content::Varint(number)) => Ok(Value::from(*number != 0)),
-        (Type::Int32 | Type::Int64, Content::Varint(number)) => {
+        (SchemaType::String, Content::Bytes(text)) => utf8(text).map(Value::from),
+        (SchemaType::Bytes, Content::Bytes(bytes)) => Ok(Value::from(STANDARD.encode(bytes))),
+        (SchemaType::Bool, Content::Varint(number)) => Ok(Value::from(*number != 0)),
+        (SchemaType::Int32 | SchemaType::Int64, Content::Varint(number)) => {
             Ok(Value::from(number.cast_signed()))
         }
-        (Type::Double, Content::Fixed(bits)) => Ok(Value::from(f64::from_bits(*bits))),
-        (Type::Quantity, Content::Bytes(message)) => {
+        (SchemaType::Double, Content::Fixed(bits)) => Ok(Value::from(f64::from_bits(*bits))),
+        (SchemaType::Quantity, Content::Bytes(message)) => {
             let text = text_of(message, 1)?;
             Ok(Value::from(if text.is_empty() { Str::new("0") } else { text }))
         }
-        (Type::IntOrString, Content::Bytes(message)) => {
+        (SchemaType::IntOrString, Content::Bytes(message)) => {
             let (mut is_text, mut number, mut text) = (false, 0, Str::default());
             for part in parts(message)? {
                 match (part.number, part.content) {
@@ -224,7 +224,7 @@ fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, WirePro
             }
             Ok(if is_text { Value::from(text) } else { Value::from(number) })
         }
-        (Type::Time | Type::MicroTime, Content::Bytes(message)) => {
+        (SchemaType::Time | SchemaType::MicroTime, Content::Bytes(message)) => {
             let (mut seconds, mut nanos) = (0, 0);
             for part in parts(message)? {
                 match (part.number, part.content) {
@@ -238,13 +238,13 @@ fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, WirePro
                 return Ok(Value::Null);
             }
             let time = Time::from_unix(seconds, nanos).ok_or("proto: time out of range")?;
-            Ok(Value::from(if *ty == Type::Time {
+            Ok(Value::from(if *ty == SchemaType::Time {
                 time.rfc3339()
             } else {
                 time.format("2006-01-02T15:04:05.000000Z07:00")
             }))
         }
-        (Type::Duration, Content::Bytes(message)) => {
+        (SchemaType::Duration, Content::Bytes(message)) => {
             let nanos = parts(message)?.into_iter().find_map(|part| match part.content {
                 Content::Varint(value) if part.number == 1 => Some(value.cast_signed()),
                 _ => None,
@@ -253,7 +253,7 @@ fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, WirePro
                 kiln_text::duration::Duration::from_nanos(nanos.unwrap_or(0)).to_string(),
             ))
         }
-        (Type::Raw | Type::Json | Type::Fields, Content::Bytes(message)) => {
+        (SchemaType::Raw | SchemaType::Json | SchemaType::Fields, Content::Bytes(message)) => {
             let raw = parts(message)?.into_iter().find_map(|part| match part.content {
                 Content::Bytes(raw) if part.number == 1 => Some(raw),
                 _ => None,
@@ -261,14 +261,14 @@ fn read(content: &Content<'_>, ty: &Type, depth: usize) -> Result<Value, WirePro
             let text = utf8(raw.unwrap_or(b"null"))?;
             json::parse(&text).map_err(|error| error.to_string())
         }
-        (Type::SchemaOr(or), Content::Bytes(message)) => schema_or(message, *or, depth),
-        (Type::Struct(id), Content::Bytes(message)) => {
+        (SchemaType::SchemaOr(or), Content::Bytes(message)) => schema_or(message, *or, depth),
+        (SchemaType::Struct(id), Content::Bytes(message)) => {
             let mut map = Map::new();
             read_struct(message, *id, &mut map, depth + 1)?;
             Ok(Value::Map(map))
         }
         // A list inside a map: a message with the items under 1.
-        (Type::List(items), Content::Bytes(message)) => {
+        (SchemaType::List(items), Content::Bytes(message)) => {
             let mut list = Vec::new();
             for part in parts(message)? {
                 if part.number == 1 {
@@ -292,10 +292,10 @@ fn schema_or(message: &[u8], or: SchemaOr, depth: usize) -> Result<Value, WirePr
             (SchemaOr::Bool, 1, Content::Varint(number)) => allows = number != 0,
             (SchemaOr::Bool, 2, content)
             | (SchemaOr::Array | SchemaOr::StringArray, 1, content) => {
-                one = Some(read(&content, &Type::Struct(schema), depth + 1)?);
+                one = Some(read(&content, &SchemaType::Struct(schema), depth + 1)?);
             }
             (SchemaOr::Array, 2, content) => {
-                many.push(read(&content, &Type::Struct(schema), depth + 1)?);
+                many.push(read(&content, &SchemaType::Struct(schema), depth + 1)?);
             }
             (SchemaOr::StringArray, 2, Content::Bytes(text)) => many.push(Value::from(utf8(text)?)),
             _ => {}

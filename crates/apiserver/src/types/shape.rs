@@ -1,9 +1,9 @@
 //! What apply must know of the built-in types.
 
-use kiln_patch::apply::{Elements, Form, Member, Scalar, Shape};
+use kiln_patch::apply::{ApplyShape, Elements, Form, Member, Scalar};
 use kiln_value::Str;
 
-use super::{Field, StructId, Type, types};
+use super::{SchemaType, StructId, TypeField, types};
 
 /// A place in a built-in type.
 #[derive(Clone, Debug)]
@@ -15,8 +15,8 @@ pub(crate) struct Typed {
 enum PlaceType {
     /// The object itself, which has `kind` and `apiVersion` besides.
     Root(StructId),
-    Field(&'static Field),
-    Inner(&'static Type),
+    Field(&'static TypeField),
+    Inner(&'static SchemaType),
     Text,
     Untyped,
 }
@@ -28,7 +28,7 @@ impl Typed {
     }
 }
 
-impl Shape for Typed {
+impl ApplyShape for Typed {
     fn form(&self) -> Form<Self> {
         match &self.ty {
             PlaceType::Root(_) => Form::Map,
@@ -56,7 +56,7 @@ impl Shape for Typed {
             PlaceType::Field(field) => &field.ty,
         };
         match ty {
-            Type::Struct(id) => match types().field(*id, name) {
+            SchemaType::Struct(id) => match types().field(*id, name) {
                 Some(field) => Member::Field(Typed { ty: PlaceType::Field(field) }),
                 None if matches!(name, "kind" | "apiVersion")
                     && types().get(*id).name == "core/v1.PersistentVolumeClaim" =>
@@ -65,8 +65,8 @@ impl Shape for Typed {
                 }
                 None => Member::Unknown,
             },
-            Type::Map(values) => Member::Entry(Typed { ty: PlaceType::Inner(values) }),
-            Type::Raw | Type::Json | Type::Fields | Type::SchemaOr(_) => {
+            SchemaType::Map(values) => Member::Entry(Typed { ty: PlaceType::Inner(values) }),
+            SchemaType::Raw | SchemaType::Json | SchemaType::Fields | SchemaType::SchemaOr(_) => {
                 Member::Entry(Typed { ty: PlaceType::Untyped })
             }
             _ => Member::Unknown,
@@ -74,36 +74,41 @@ impl Shape for Typed {
     }
 }
 
-fn form(ty: &'static Type, field: Option<&'static Field>) -> Form<Typed> {
+fn form(ty: &'static SchemaType, field: Option<&'static TypeField>) -> Form<Typed> {
     match ty {
-        Type::String | Type::Bytes => Form::Scalar(Scalar::String),
-        Type::Bool => Form::Scalar(Scalar::Bool),
-        Type::Int32 | Type::Int64 | Type::Double => Form::Scalar(Scalar::Number),
-        Type::Quantity | Type::IntOrString | Type::Time | Type::MicroTime | Type::Duration => {
-            Form::Scalar(Scalar::Any)
+        SchemaType::String | SchemaType::Bytes => Form::Scalar(Scalar::String),
+        SchemaType::Bool => Form::Scalar(Scalar::Bool),
+        SchemaType::Int32 | SchemaType::Int64 | SchemaType::Double => Form::Scalar(Scalar::Number),
+        SchemaType::Quantity
+        | SchemaType::IntOrString
+        | SchemaType::Time
+        | SchemaType::MicroTime
+        | SchemaType::Duration => Form::Scalar(Scalar::Any),
+        SchemaType::Raw | SchemaType::Json | SchemaType::Fields | SchemaType::SchemaOr(_) => {
+            Form::Untyped
         }
-        Type::Raw | Type::Json | Type::Fields | Type::SchemaOr(_) => Form::Untyped,
-        Type::Struct(id) => {
+        SchemaType::Struct(id) => {
             let atomic = types().get(*id).atomic || field.is_some_and(|field| field.atomic);
             if atomic { Form::AtomicMap } else { Form::Map }
         }
-        Type::Map(_) => {
+        SchemaType::Map(_) => {
             if field.is_some_and(|field| field.atomic) {
                 Form::AtomicMap
             } else {
                 Form::Map
             }
         }
-        Type::List(items) => {
+        SchemaType::List(items) => {
             let elements = match field.and_then(|field| field.keys.as_ref()) {
                 None => Elements::Atomic,
                 Some(keys) if keys.is_empty() => Elements::Set,
                 Some(keys) => {
                     let default = |key: &str| match &**items {
-                        Type::Struct(id) => {
+                        SchemaType::Struct(id) => {
                             let field = types().field(*id, key)?;
-                            let always =
-                                !field.pointer && !field.omit_empty && field.ty == Type::String;
+                            let always = !field.pointer
+                                && !field.omit_empty
+                                && field.ty == SchemaType::String;
                             // What is always written has a default, if only an empty one.
                             field.default.clone().or_else(|| always.then(|| "".into()))
                         }

@@ -12,11 +12,11 @@ use kiln_object::Kind;
 use kiln_value::Value;
 
 use crate::crd::Customs;
-use crate::server::State;
+use crate::server::ServerState;
 use crate::status::FieldProblem;
 
 /// What is wrong with a new object.
-pub(crate) fn created(state: &State, kind: &Kind, object: &Value) -> Vec<FieldProblem> {
+pub(crate) fn created(state: &ServerState, kind: &Kind, object: &Value) -> Vec<FieldProblem> {
     let mut problems = metadata::check(kind, object);
     problems.extend(content(&state.customs, kind, object, None));
     problems
@@ -24,7 +24,7 @@ pub(crate) fn created(state: &State, kind: &Kind, object: &Value) -> Vec<FieldPr
 
 /// What is wrong with an object that takes the place of another.
 pub(crate) fn changed(
-    state: &State,
+    state: &ServerState,
     kind: &Kind,
     subresource: &str,
     old: &Value,

@@ -7,14 +7,14 @@ use super::{
     name_end, new_uid, read_body, store,
 };
 use crate::access::escalation;
-use crate::admission::{self, Operation, Review};
+use crate::admission::{self, Review, WriteOperation};
 use crate::controllers::furnish;
 use crate::read;
 use crate::request::Response;
 use crate::request::media;
 use crate::request::options::WriteOptions;
-use crate::request::paths::Target;
-use crate::server::{Call, Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerCall, ServerState};
 use crate::status::RequestFailure;
 use crate::types::convert::{from_storage, to_storage};
 use crate::write::managed_fields;
@@ -25,7 +25,7 @@ const NAMES: usize = 8;
 
 /// An object that is being created.
 pub(crate) struct Creation<'c> {
-    pub(crate) target: &'c Target,
+    pub(crate) target: &'c RequestTarget,
     pub(crate) options: &'c WriteOptions,
     pub(crate) user: &'c crate::access::authorization::User,
     /// Whether its managers are written already.
@@ -34,7 +34,10 @@ pub(crate) struct Creation<'c> {
 }
 
 /// Answers a creation.
-pub(crate) fn create(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn create(
+    server: &Server,
+    call: &mut ServerCall<'_>,
+) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let options = WriteOptions::read(call.request, &call.parameters, "CreateOptions")?;
     let object = read_body(server, call, &options)?;
@@ -90,8 +93,13 @@ pub(crate) fn create_object(
             let _ = object.set(["metadata", "managedFields"], entries.clone());
         }
     }
-    let review =
-        Review { target, user, operation: Operation::Create, old: None, dry_run: options.dry_run };
+    let review = Review {
+        target,
+        user,
+        operation: WriteOperation::Create,
+        old: None,
+        dry_run: options.dry_run,
+    };
     admission::change(server, &review, &mut object, warnings)?;
     check_weight(&object)?;
     check_namespace(&mut object, target)?;
@@ -142,13 +150,13 @@ pub(crate) fn create_object(
 
 fn commit(
     server: &Server,
-    target: &Target,
+    target: &RequestTarget,
     options: &WriteOptions,
     object: Value,
 ) -> Result<Value, RequestFailure> {
     let mut state = server.write();
     let name = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
-    if state.store.get(&State::key(target), &target.namespace, &name).is_some() {
+    if state.store.get(&ServerState::key(target), &target.namespace, &name).is_some() {
         return Err(RequestFailure::exists(&target.about_name(&name)));
     }
     if options.dry_run {
@@ -157,7 +165,7 @@ fn commit(
     Ok(store(&mut state, target.kind.group(), target.kind.plural(), object))
 }
 
-fn check_namespace(object: &mut Value, target: &Target) -> Result<(), RequestFailure> {
+fn check_namespace(object: &mut Value, target: &RequestTarget) -> Result<(), RequestFailure> {
     let given = object.str_at(["metadata", "namespace"]).unwrap_or_default();
     if target.kind.is_namespaced() {
         if !given.is_empty() && given != target.namespace {
@@ -180,7 +188,7 @@ fn check_namespace(object: &mut Value, target: &Target) -> Result<(), RequestFai
 }
 
 /// What the server sets, whatever the client says.
-fn fill_system_fields(server: &Server, target: &Target, object: &mut Value) {
+fn fill_system_fields(server: &Server, target: &RequestTarget, object: &mut Value) {
     let (uid, now) = (new_uid(server), server.timestamp());
     if has_status(&target.kind)
         && let Some(map) = object.as_map_mut()
@@ -199,7 +207,7 @@ fn fill_system_fields(server: &Server, target: &Target, object: &mut Value) {
 }
 
 /// Makes a name up if only its beginning is given; whether it did.
-fn name_it(server: &Server, target: &Target, object: &mut Value) -> bool {
+fn name_it(server: &Server, target: &RequestTarget, object: &mut Value) -> bool {
     let has_name = object.str_at(["metadata", "name"]).is_some_and(|name| !name.is_empty());
     let prefix = object.str_at(["metadata", "generateName"]).unwrap_or_default().to_owned();
     if has_name || prefix.is_empty() || !target.name.is_empty() {

@@ -6,14 +6,14 @@ use kiln_value::{Map, Value};
 use super::update::is_over;
 use super::{TRIES, has_generation, metadata_mut, store, take};
 use crate::access::authorization::User;
-use crate::admission::{self, Operation, Review};
+use crate::admission::{self, Review, WriteOperation};
 use crate::read::listing;
 use crate::read::{self, current};
 use crate::request::Response;
 use crate::request::media;
 use crate::request::options::{DeleteOptions, Propagation};
-use crate::request::paths::Target;
-use crate::server::{Call, Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerCall, ServerState};
 use crate::status::{About, RequestFailure};
 use crate::types::convert::{from_storage, to_storage};
 
@@ -28,14 +28,17 @@ pub(crate) enum Gone {
 /// The namespaces that stay.
 const LASTING: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-fn options(call: &Call<'_>) -> Result<DeleteOptions, RequestFailure> {
+fn options(call: &ServerCall<'_>) -> Result<DeleteOptions, RequestFailure> {
     let empty = call.request.body.iter().all(u8::is_ascii_whitespace);
     let body = if empty { Value::map() } else { media::read(call.request, "DeleteOptions")?.value };
     DeleteOptions::read(&call.parameters, &body)
 }
 
 /// Answers a deletion.
-pub(crate) fn delete(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn delete(
+    server: &Server,
+    call: &mut ServerCall<'_>,
+) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let options = options(call)?;
     let (target, user) = (call.target.clone(), call.user.clone());
@@ -77,7 +80,7 @@ pub(crate) fn success(details: Option<Map>, code: Option<u16>) -> Value {
 /// Answers the deletion of many.
 pub(crate) fn delete_collection(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
 ) -> Result<Response, RequestFailure> {
     let options = options(call)?;
     let page = read::page(server, call)?;
@@ -85,7 +88,7 @@ pub(crate) fn delete_collection(
     for object in page.objects {
         let name = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
         let namespace = object.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned();
-        let target = Target { name, namespace, ..call.target.clone() };
+        let target = RequestTarget { name, namespace, ..call.target.clone() };
         match remove_object(server, &target, &call.user, &options, &mut call.warnings) {
             Ok(Gone::Now(object) | Gone::Later(object)) => items.push(object),
             Err(failure) if failure.code == 404 => {}
@@ -108,7 +111,7 @@ pub(crate) fn delete_collection(
 /// Deletes an object, or marks it as deleted.
 pub(crate) fn remove_object(
     server: &Server,
-    target: &Target,
+    target: &RequestTarget,
     user: &User,
     options: &DeleteOptions,
     warnings: &mut Vec<String>,
@@ -127,7 +130,7 @@ pub(crate) fn remove_object(
         let review = Review {
             target,
             user,
-            operation: Operation::Delete,
+            operation: WriteOperation::Delete,
             old: Some(&old),
             dry_run: options.dry_run,
         };
@@ -145,7 +148,7 @@ pub(crate) fn remove_object(
         let mut state = server.write();
         let version =
             |object: &Value| object.str_at(["metadata", "resourceVersion"]).map(str::to_owned);
-        let key = State::key(target);
+        let key = ServerState::key(target);
         let stored = state.store.get(&key, &target.namespace, &target.name);
         if stored.and_then(version) != version(&old) {
             continue;
@@ -172,7 +175,7 @@ pub(crate) fn remove_object(
 }
 
 /// The object as a deletion leaves it.
-fn marked(server: &Server, target: &Target, old: &Value, options: &DeleteOptions) -> Value {
+fn marked(server: &Server, target: &RequestTarget, old: &Value, options: &DeleteOptions) -> Value {
     let kind = &target.kind;
     let mut new = old.clone();
     let counts = has_generation(&server.read(), &kind.gvk());
@@ -224,7 +227,7 @@ fn marked(server: &Server, target: &Target, old: &Value, options: &DeleteOptions
 }
 
 fn check_preconditions(
-    target: &Target,
+    target: &RequestTarget,
     old: &Value,
     options: &DeleteOptions,
 ) -> Result<(), RequestFailure> {

@@ -8,7 +8,7 @@ use kiln_patch::apply::{
 use kiln_value::{Map, Value, json, value};
 
 use crate::crd::SchemaShape;
-use crate::server::State;
+use crate::server::ServerState;
 use crate::status::RequestFailure;
 use crate::types::{self, Typed, types};
 
@@ -41,7 +41,7 @@ pub(crate) enum Kinded {
 }
 
 impl Kinded {
-    pub(crate) fn of(state: &State, gvk: &Gvk) -> Option<Self> {
+    pub(crate) fn of(state: &ServerState, gvk: &Gvk) -> Option<Self> {
         if let Some(custom) = state.customs.get(gvk) {
             return Some(Kinded::Custom(SchemaShape::root(custom.schema.as_ref())));
         }

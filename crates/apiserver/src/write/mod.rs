@@ -28,8 +28,8 @@ use crate::crd::Customs;
 use crate::defaults;
 use crate::request::media;
 use crate::request::options::{FieldValidation, WriteOptions};
-use crate::request::paths::Target;
-use crate::server::{Call, Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerCall, ServerState};
 use crate::status::{FieldProblem, RequestFailure};
 use crate::storage::object_size::{HEAVIEST, weight};
 use crate::types::{decode, types};
@@ -41,7 +41,7 @@ const TRIES: usize = 8;
 /// Reads the body of a write as an object of its kind.
 fn read_body(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
 ) -> Result<Value, RequestFailure> {
     let kind = call.target.kind.clone();
@@ -58,7 +58,7 @@ fn read_body(
 
 /// Tells what is strictly wrong with a body as the client wishes: as a failure, as warnings, not at all.
 fn tell_strict(
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
     (kind, version): (&str, &str),
     strict: Vec<String>,
@@ -78,7 +78,7 @@ fn tell_strict(
 
 /// Takes a value for an object of a kind: its types hold, unknown fields are dropped.
 fn understand(
-    state: &State,
+    state: &ServerState,
     kind: &Kind,
     mut object: Value,
     unknown: &mut Vec<String>,
@@ -163,7 +163,7 @@ pub(crate) fn decode_as(
 /// In the words of Kubernetes, which decodes the result of each mutation and calls a failure internal.
 pub(crate) fn decode_mutated(
     server: &Server,
-    target: &Target,
+    target: &RequestTarget,
     before: &Value,
     after: Value,
 ) -> Result<Value, RequestFailure> {
@@ -221,7 +221,7 @@ fn go_kind(value: &Value) -> &'static str {
 }
 
 /// Fills in what the kind has defaults for.
-fn fill_defaults(state: &State, gvk: &Gvk, object: &mut Value) -> Result<(), RequestFailure> {
+fn fill_defaults(state: &ServerState, gvk: &Gvk, object: &mut Value) -> Result<(), RequestFailure> {
     let filled = match state.customs.get(gvk) {
         Some(custom) => custom.fill_defaults(object),
         None => {
@@ -267,7 +267,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(server: &Server, target: &Target, options: &WriteOptions) -> Self {
+    fn new(server: &Server, target: &RequestTarget, options: &WriteOptions) -> Self {
         let gvk = target.kind.gvk();
         Keeper {
             kinded: Kinded::of(&server.read(), &gvk),
@@ -333,7 +333,7 @@ pub(crate) fn name_end(server: &Server) -> String {
 }
 
 /// Whether objects of a kind count their changes.
-pub(crate) fn has_generation(state: &State, gvk: &Gvk) -> bool {
+pub(crate) fn has_generation(state: &ServerState, gvk: &Gvk) -> bool {
     state.is_custom(gvk)
         || matches!(
             gvk.kind.as_str(),
@@ -364,7 +364,12 @@ pub(crate) fn has_generation(state: &State, gvk: &Gvk) -> bool {
 }
 
 /// Writes an object under a lock that is held already, and takes into account what it means for others.
-pub(crate) fn store(state: &mut State, target_group: &str, plural: &str, object: Value) -> Value {
+pub(crate) fn store(
+    state: &mut ServerState,
+    target_group: &str,
+    plural: &str,
+    object: Value,
+) -> Value {
     let key = crate::storage::TableKey::new(target_group, plural);
     let stored = state.store.put(&key, object);
     if (target_group, plural) == ("apiextensions.k8s.io", "customresourcedefinitions") {
@@ -375,7 +380,7 @@ pub(crate) fn store(state: &mut State, target_group: &str, plural: &str, object:
 
 /// Takes an object away under a lock that is held already.
 pub(crate) fn take(
-    state: &mut State,
+    state: &mut ServerState,
     group: &str,
     plural: &str,
     namespace: &str,

@@ -13,7 +13,7 @@ use crate::read::{self, current};
 use crate::request::Response;
 use crate::request::media;
 use crate::request::options::{FieldValidation, WriteOptions};
-use crate::server::{Call, Server};
+use crate::server::{Server, ServerCall};
 use crate::status::{FieldProblem, RequestFailure};
 use crate::write::managed_fields;
 
@@ -29,7 +29,10 @@ pub(super) enum PatchKind {
 }
 
 /// Answers a patch.
-pub(crate) fn patch(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn patch(
+    server: &Server,
+    call: &mut ServerCall<'_>,
+) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let custom = server.read().is_custom(&call.target.kind.gvk());
     let header = call.request.header("Content-Type").unwrap_or_default();
@@ -77,7 +80,7 @@ pub(crate) fn patch(server: &Server, call: &mut Call<'_>) -> Result<Response, Re
 
 fn change(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
     kind: PatchKind,
 ) -> Result<Value, RequestFailure> {
@@ -146,7 +149,7 @@ fn change(
 /// What a patch makes of an object.
 pub(super) fn patched(
     server: &Server,
-    call: &Call<'_>,
+    call: &ServerCall<'_>,
     old: &Value,
     kind: PatchKind,
 ) -> Result<Value, RequestFailure> {
@@ -293,7 +296,7 @@ fn malformed_operation(patch: &Value) -> Option<String> {
 }
 
 /// A patch does not make another kind of an object.
-fn check_kind(patched: &Value, call: &Call<'_>) -> Result<(), RequestFailure> {
+fn check_kind(patched: &Value, call: &ServerCall<'_>) -> Result<(), RequestFailure> {
     let kind = &call.target.kind;
     let text = |field: &str| patched.str_at([field]).unwrap_or_default();
     let (found, version) = (text("kind"), text("apiVersion"));
@@ -324,7 +327,7 @@ fn unreadable(patched: &Value, why: &str) -> RequestFailure {
 
 fn apply(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
 ) -> Result<(u16, Value), RequestFailure> {
     let applied = applied(call)?;
@@ -394,7 +397,7 @@ fn apply(
 }
 
 /// The body of an apply, checked.
-pub(super) fn applied(call: &Call<'_>) -> Result<Value, RequestFailure> {
+pub(super) fn applied(call: &ServerCall<'_>) -> Result<Value, RequestFailure> {
     let body = &call.request.body;
     let target = &call.target;
     let value = match json::parse_bytes(body, &mut KeyTable::new()) {

@@ -12,13 +12,13 @@ use crate::request::Response;
 use crate::request::media;
 use crate::request::media::ResponseForm;
 use crate::request::options::WriteOptions;
-use crate::request::paths::Target;
-use crate::server::{Call, Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerCall, ServerState};
 use crate::status::{FieldProblem, RequestFailure};
 use crate::types::{decode, types};
 
 /// Where the numbers stand.
-fn paths(state: &State, target: &Target) -> (Vec<String>, Vec<String>) {
+fn paths(state: &ServerState, target: &RequestTarget) -> (Vec<String>, Vec<String>) {
     match state.customs.get(&target.kind.gvk()).and_then(|custom| custom.scale.as_ref()) {
         Some(scale) => (scale.spec.clone(), scale.status.clone()),
         None => {
@@ -29,7 +29,11 @@ fn paths(state: &State, target: &Target) -> (Vec<String>, Vec<String>) {
 }
 
 /// The scale of an object.
-pub(crate) fn of(state: &State, target: &Target, object: &Value) -> Result<Value, RequestFailure> {
+pub(crate) fn of(
+    state: &ServerState,
+    target: &RequestTarget,
+    object: &Value,
+) -> Result<Value, RequestFailure> {
     let (spec, status) = paths(state, target);
     let number =
         |path: &[String]| object.get_path(path.iter().map(String::as_str)).and_then(Value::as_i64);
@@ -106,7 +110,7 @@ pub(crate) fn selector_text(selector: Option<&Value>) -> String {
 /// Answers a replacement of a scale.
 pub(crate) fn update(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
 ) -> Result<Response, RequestFailure> {
     let body = media::read(call.request, "Scale")?.value;
@@ -116,7 +120,7 @@ pub(crate) fn update(
 /// Answers a patch of a scale.
 pub(super) fn patch(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
     kind: PatchKind,
 ) -> Result<Response, RequestFailure> {
@@ -141,13 +145,13 @@ fn understood(scale: Value) -> Result<Value, RequestFailure> {
 
 fn change(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
-    make: impl Fn(&Call<'_>, &Value) -> Result<Value, RequestFailure>,
+    make: impl Fn(&ServerCall<'_>, &Value) -> Result<Value, RequestFailure>,
     apply: Option<bool>,
 ) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
-    let target = Target { subresource: String::new(), ..call.target.clone() };
+    let target = RequestTarget { subresource: String::new(), ..call.target.clone() };
     let mut tries = 0;
     loop {
         let old = current(&server.read(), &target)?;
@@ -170,7 +174,7 @@ fn change(
         let mut new = old.clone();
         let keeper = Keeper::new(
             server,
-            &Target { subresource: "scale".to_owned(), ..target.clone() },
+            &RequestTarget { subresource: "scale".to_owned(), ..target.clone() },
             options,
         );
         match apply {

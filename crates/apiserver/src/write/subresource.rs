@@ -6,14 +6,14 @@ use kiln_value::{Value, value};
 use super::delete::success;
 use super::{remove_object, tell_strict, update::ObjectUpdate, update_object};
 use crate::access::tokens;
-use crate::admission::{self, Operation, Review};
+use crate::admission::{self, Review, WriteOperation};
 use crate::read::field_selector::labels;
 use crate::read::{self, current};
 use crate::request::Response;
 use crate::request::media;
 use crate::request::options::{DeleteOptions, WriteOptions};
-use crate::request::paths::Target;
-use crate::server::{Call, Server};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerCall};
 use crate::status::RequestFailure;
 use crate::storage::TableKey;
 use crate::types::{decode, types};
@@ -21,7 +21,7 @@ use crate::types::{decode, types};
 /// Answers a creation below an object.
 pub(crate) fn create_subresource(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
 ) -> Result<Response, RequestFailure> {
     let options = WriteOptions::read(call.request, &call.parameters, "CreateOptions")?;
     match call.target.subresource.as_str() {
@@ -35,7 +35,7 @@ pub(crate) fn create_subresource(
 
 fn evict(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
 ) -> Result<Response, RequestFailure> {
     let mut eviction = media::read(call.request, "Eviction")?.value;
@@ -45,7 +45,7 @@ fn evict(
         let unknown = decoded.unknown.iter().map(|field| format!("unknown field {field:?}"));
         tell_strict(call, options, ("Eviction", "v1"), unknown.collect())?;
     }
-    let target = Target { subresource: String::new(), ..call.target.clone() };
+    let target = RequestTarget { subresource: String::new(), ..call.target.clone() };
     let pod = current(&server.read(), &target)?;
     // Clients may leave out what it is.
     let _ = eviction.set(["apiVersion"], "policy/v1");
@@ -55,7 +55,7 @@ fn evict(
     let review = Review {
         target: &call.target,
         user: &call.user,
-        operation: Operation::Create,
+        operation: WriteOperation::Create,
         old: None,
         dry_run: options.dry_run,
     };
@@ -80,7 +80,11 @@ fn evict(
 }
 
 /// A budget that an eviction would break: its name, how many pods are healthy, how many must be.
-fn blocking_budget(server: &Server, target: &Target, pod: &Value) -> Option<(String, i64, i64)> {
+fn blocking_budget(
+    server: &Server,
+    target: &RequestTarget,
+    pod: &Value,
+) -> Option<(String, i64, i64)> {
     let state = server.read();
     let budgets = state.store.table(&TableKey::new("policy", "poddisruptionbudgets"))?;
     for ((_, name), budget) in budgets.range(&target.namespace, None) {
@@ -99,12 +103,12 @@ fn blocking_budget(server: &Server, target: &Target, pod: &Value) -> Option<(Str
 
 fn bind(
     server: &Server,
-    call: &mut Call<'_>,
+    call: &mut ServerCall<'_>,
     options: &WriteOptions,
 ) -> Result<Response, RequestFailure> {
     let binding = media::read(call.request, "Binding")?.value;
     let node = binding.str_at(["target", "name"]).unwrap_or_default().to_owned();
-    let target = Target { subresource: String::new(), ..call.target.clone() };
+    let target = RequestTarget { subresource: String::new(), ..call.target.clone() };
     let old = current(&server.read(), &target)?;
     if old.str_at(["spec", "nodeName"]).is_some_and(|node| !node.is_empty()) {
         let why = format!(
@@ -124,7 +128,7 @@ fn bind(
     list.retain(|old| old.str_at(["type"]) != Some("PodScheduled"));
     list.push(condition);
     let _ = new.set(["status", "conditions"], list);
-    let target = Target { subresource: "binding".to_owned(), ..target };
+    let target = RequestTarget { subresource: "binding".to_owned(), ..target };
     let change = ObjectUpdate {
         target: &target,
         options,

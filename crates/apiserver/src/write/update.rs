@@ -8,19 +8,22 @@ use super::{
 };
 use crate::access::authorization::User;
 use crate::access::escalation;
-use crate::admission::{self, Operation, Review};
+use crate::admission::{self, Review, WriteOperation};
 use crate::read::{self, current};
 use crate::request::Response;
 use crate::request::media;
 use crate::request::options::WriteOptions;
-use crate::request::paths::Target;
-use crate::server::{Call, Server, State};
+use crate::request::paths::RequestTarget;
+use crate::server::{Server, ServerCall, ServerState};
 use crate::status::{FieldProblem, RequestFailure};
 use crate::types::convert::{from_storage, to_storage};
 use crate::{defaults, validate};
 
 /// Answers a replacement.
-pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, RequestFailure> {
+pub(crate) fn update(
+    server: &Server,
+    call: &mut ServerCall<'_>,
+) -> Result<Response, RequestFailure> {
     let (form, _) = media::accepted(call.request)?;
     let options = WriteOptions::read(call.request, &call.parameters, "UpdateOptions")?;
     if call.target.subresource == "scale" {
@@ -76,7 +79,7 @@ pub(crate) fn update(server: &Server, call: &mut Call<'_>) -> Result<Response, R
 
 /// An object that is to replace another.
 pub(crate) struct ObjectUpdate<'c> {
-    pub(crate) target: &'c Target,
+    pub(crate) target: &'c RequestTarget,
     pub(crate) options: &'c WriteOptions,
     pub(crate) user: &'c User,
     /// Whether its managers are written already.
@@ -85,7 +88,7 @@ pub(crate) struct ObjectUpdate<'c> {
 }
 
 /// The name and namespace of what is written are those of the path.
-pub(super) fn check_identity(object: &Value, target: &Target) -> Result<(), RequestFailure> {
+pub(super) fn check_identity(object: &Value, target: &RequestTarget) -> Result<(), RequestFailure> {
     let text = |field: &str| object.str_at(["metadata", field]).unwrap_or_default();
     let (name, namespace) = (text("name"), text("namespace"));
     if name.is_empty() {
@@ -143,7 +146,7 @@ pub(crate) fn update_object(
     let review = Review {
         target,
         user,
-        operation: Operation::Update,
+        operation: WriteOperation::Update,
         old: Some(old),
         dry_run: options.dry_run,
     };
@@ -172,7 +175,7 @@ pub(crate) fn update_object(
         return Ok(new);
     }
     let mut state = server.write();
-    let stored = state.store.get(&State::key(target), &target.namespace, &target.name);
+    let stored = state.store.get(&ServerState::key(target), &target.namespace, &target.name);
     match stored.and_then(|stored| stored.str_at(["metadata", "resourceVersion"])) {
         Some(stored) if stored == known => {}
         Some(_) => return Err(RequestFailure::modified(&target.about())),
@@ -202,7 +205,7 @@ pub(crate) fn is_over(object: &Value) -> bool {
 }
 
 /// What only the server writes stays as it was.
-fn keep_system_fields(old: &Value, new: &mut Value, target: &Target) {
+fn keep_system_fields(old: &Value, new: &mut Value, target: &RequestTarget) {
     let fields = [
         "uid",
         "creationTimestamp",
@@ -231,7 +234,7 @@ fn keep_system_fields(old: &Value, new: &mut Value, target: &Target) {
 }
 
 /// A write to one part leaves the others as they were.
-fn keep_other_parts(target: &Target, old: &Value, new: &mut Value) {
+fn keep_other_parts(target: &RequestTarget, old: &Value, new: &mut Value) {
     match target.subresource.as_str() {
         "" if has_status(&target.kind) => {
             keep(old, new, "status");

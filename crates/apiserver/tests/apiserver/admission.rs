@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kiln_apiserver::{Request, Response, Server, ServerHost, Settings, WebhookCall};
+use kiln_apiserver::{ApiRequest, Response, Server, ServerHost, Settings, WebhookCall};
 use kiln_testkit::server::{Still, create, get, send};
 use kiln_value::{Value, json, value};
 
@@ -103,7 +103,7 @@ fn webhooks_change_and_see_what_others_changed() {
     assert_eq!(answer.status, 201);
     assert_eq!(answer.value().str_at(["data", "by"]), Some("hook"));
     assert_eq!(answer.header("Warning"), Some("299 - \"mind the gap\""));
-    let deleted = server.call(&Request::new("DELETE", &format!("{CONFIG_MAPS}/a")));
+    let deleted = server.call(&ApiRequest::new("DELETE", &format!("{CONFIG_MAPS}/a")));
     assert_eq!(deleted.status, 200);
     let asked = asked.lock().unwrap();
     let told: Vec<_> = asked
@@ -221,7 +221,7 @@ fn webhooks_refuse_and_fail_as_they_say() {
     let (server, _) = hooked();
     register(&server, "Mutating", "x", &url("always"), &value!({}));
     create(&server, CONFIG_MAPS, &config_map("a"));
-    let answer = server.call(&Request::new("DELETE", &format!("{CONFIG_MAPS}/a")));
+    let answer = server.call(&ApiRequest::new("DELETE", &format!("{CONFIG_MAPS}/a")));
     assert_eq!(answer.status, 500);
     assert!(message(&answer).contains("attempted to modify the object"), "{}", message(&answer));
     let (server, _) = hooked();
@@ -367,7 +367,7 @@ fn what_is_not_there_says_so() {
         ),
         ("GET", "/apis/metrics.k8s.io/v1beta1/nodes".to_owned(), 404, ""),
     ] {
-        let answer = server.call(&Request::new(method, &path));
+        let answer = server.call(&ApiRequest::new(method, &path));
         assert_eq!(answer.status, status, "{method} {path}: {}", message(&answer));
         if !words.is_empty() {
             assert_eq!(answer.value().str_at(["kind"]), Some("Status"), "{path}");
@@ -413,7 +413,7 @@ fn what_nobody_will_do_is_warned_of() {
     let condition = conditions.and_then(|list| list.index(0).cloned()).unwrap_or_default();
     assert_eq!(condition.str_at(["type"]), Some("Available"));
     assert_eq!(condition.str_at(["status"]), Some("False"));
-    let table = Request::new("GET", path)
+    let table = ApiRequest::new("GET", path)
         .with_header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
     let shown = String::from_utf8(server.call(&table).body).unwrap();
     assert!(shown.contains("False (MissingEndpoints)"), "{shown}");

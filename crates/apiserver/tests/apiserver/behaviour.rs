@@ -1,6 +1,6 @@
 //! Lists, watches, deletion, custom kinds, access: what clients rely on.
 
-use kiln_apiserver::{Authorization, Request, ResponseOrWatch, Server, Settings};
+use kiln_apiserver::{ApiRequest, Authorization, ResponseOrWatch, Server, Settings};
 use kiln_testkit::server::{create, get, send, start, start_with};
 use kiln_value::{Value, json, value};
 
@@ -19,7 +19,7 @@ fn names(list: &Value) -> Vec<String> {
 }
 
 fn watch(server: &Server, path: &str) -> Box<kiln_apiserver::Watch> {
-    match server.handle(&Request::new("GET", path)) {
+    match server.handle(&ApiRequest::new("GET", path)) {
         ResponseOrWatch::Watch(watch) => watch,
         ResponseOrWatch::Response(response) => {
             panic!("{}", String::from_utf8_lossy(&response.body))
@@ -150,13 +150,13 @@ fn watches_tell_what_enters_and_leaves_a_selection() {
     assert_eq!(heard(&all.next(&server)), [pair("ADDED", "a"), pair("BOOKMARK", "")]);
     assert_eq!(heard(&some.next(&server)), [pair("ADDED", "a")]);
     create(&server, CONFIG_MAPS, &config_map("b"));
-    let leave = Request::new("PATCH", &format!("{CONFIG_MAPS}/a"))
+    let leave = ApiRequest::new("PATCH", &format!("{CONFIG_MAPS}/a"))
         .with_body("application/merge-patch+json", r#"{"metadata":{"labels":{"app":"x"}}}"#);
     assert_eq!(server.call(&leave).status, 200);
-    let come = Request::new("PATCH", &format!("{CONFIG_MAPS}/b"))
+    let come = ApiRequest::new("PATCH", &format!("{CONFIG_MAPS}/b"))
         .with_body("application/merge-patch+json", r#"{"metadata":{"labels":{"app":"a"}}}"#);
     assert_eq!(server.call(&come).status, 200);
-    server.call(&Request::new("DELETE", &format!("{CONFIG_MAPS}/b")));
+    server.call(&ApiRequest::new("DELETE", &format!("{CONFIG_MAPS}/b")));
     assert_eq!(
         heard(&some.next(&server)),
         [pair("DELETED", "a"), pair("ADDED", "b"), pair("DELETED", "b")]
@@ -203,32 +203,32 @@ fn finalizers_hold_objects_and_namespaces() {
     let mut held = config_map("held");
     held.set(["metadata", "finalizers"], value!(["example.com/hold"])).unwrap();
     create(&server, "/api/v1/namespaces/term/configmaps", &held);
-    let gone = server.call(&Request::new("DELETE", "/api/v1/namespaces/term"));
+    let gone = server.call(&ApiRequest::new("DELETE", "/api/v1/namespaces/term"));
     assert_eq!(gone.value().str_at(["status", "phase"]), Some("Terminating"));
     server.settle();
     let refused = send(&server, "POST", "/api/v1/namespaces/term/configmaps", &config_map("new"));
     assert_eq!(refused.status, 403);
     let namespace = get(&server, "/api/v1/namespaces/term").value();
     assert!(json::to_string(&namespace).contains("example.com/hold in 1 resource instances"));
-    let free = Request::new("PATCH", "/api/v1/namespaces/term/configmaps/held").with_body(
+    let free = ApiRequest::new("PATCH", "/api/v1/namespaces/term/configmaps/held").with_body(
         "application/json-patch+json",
         r#"[{"op":"remove","path":"/metadata/finalizers"}]"#,
     );
     assert_eq!(server.call(&free).status, 200);
     server.settle();
     assert_eq!(get(&server, "/api/v1/namespaces/term").status, 404);
-    assert_eq!(server.call(&Request::new("DELETE", "/api/v1/namespaces/default")).status, 403);
+    assert_eq!(server.call(&ApiRequest::new("DELETE", "/api/v1/namespaces/default")).status, 403);
     // A finalizer of the namespace itself.
     let metadata = value!({"name": "own", "finalizers": ["example.com/hold"]});
     let own = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
     create(&server, "/api/v1/namespaces", &own);
     create(&server, "/api/v1/namespaces/own/configmaps", &config_map("inside"));
-    server.call(&Request::new("DELETE", "/api/v1/namespaces/own"));
+    server.call(&ApiRequest::new("DELETE", "/api/v1/namespaces/own"));
     server.settle();
     assert_eq!(get(&server, "/api/v1/namespaces/own/configmaps/inside").status, 404);
     let held = get(&server, "/api/v1/namespaces/own");
     assert_eq!(held.value().str_at(["status", "phase"]), Some("Terminating"), "{}", held.status);
-    let free = Request::new("PATCH", "/api/v1/namespaces/own")
+    let free = ApiRequest::new("PATCH", "/api/v1/namespaces/own")
         .with_body("application/merge-patch+json", r#"{"metadata":{"finalizers":null}}"#);
     assert_eq!(server.call(&free).status, 200);
     server.settle();
@@ -253,10 +253,10 @@ fn a_namespace_is_furnished_when_it_is_answered_for() {
         "spec": {"containers": [{"name": "web", "image": "web"}]}});
     create(&server, "/api/v1/namespaces/shop/pods", &pod);
     // What is taken away comes back.
-    server.call(&Request::new("DELETE", authority));
+    server.call(&ApiRequest::new("DELETE", authority));
     server.settle();
     assert_eq!(get(&server, authority).status, 200);
-    let applied = Request::new("PATCH", "/api/v1/namespaces/bank?fieldManager=me").with_body(
+    let applied = ApiRequest::new("PATCH", "/api/v1/namespaces/bank?fieldManager=me").with_body(
         "application/apply-patch+yaml",
         r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"bank"}}"#,
     );
@@ -308,7 +308,7 @@ fn custom_kinds_are_served_as_soon_as_they_are_defined() {
             .unwrap()
             .ends_with(r#"strict decoding error: unknown field "spec.typo""#)
     );
-    server.call(&Request::new("DELETE", &format!("{widgets}/w")));
+    server.call(&ApiRequest::new("DELETE", &format!("{widgets}/w")));
     let blue = send(&server, "POST", widgets, &widget("blue")).value();
     assert!(
         blue.str_at(["message"])
@@ -318,7 +318,7 @@ fn custom_kinds_are_served_as_soon_as_they_are_defined() {
     let green = send(&server, "POST", widgets, &widget("green")).value();
     assert!(green.str_at(["message"]).unwrap().contains("green is small"), "{green:?}");
     create(&server, widgets, &widget("red"));
-    let status = Request::new("PATCH", &format!("{widgets}/w/status")).with_body(
+    let status = ApiRequest::new("PATCH", &format!("{widgets}/w/status")).with_body(
         "application/merge-patch+json",
         r#"{"spec":{"color":"green"},"status":{"replicas":4}}"#,
     );
@@ -327,24 +327,24 @@ fn custom_kinds_are_served_as_soon_as_they_are_defined() {
         (status.str_at(["spec", "color"]), status.get_path(["status", "replicas"])),
         (Some("red"), Some(&value!(4)))
     );
-    let scale = Request::new("PATCH", &format!("{widgets}/w/scale"))
+    let scale = ApiRequest::new("PATCH", &format!("{widgets}/w/scale"))
         .with_body("application/merge-patch+json", r#"{"spec":{"replicas":3}}"#);
     assert_eq!(server.call(&scale).value().get("spec"), Some(&value!({"replicas": 3})));
     let table =
         server
-            .call(&Request::new("GET", widgets).with_header(
+            .call(&ApiRequest::new("GET", widgets).with_header(
                 "Accept",
                 "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
             ))
             .value();
     let cells = table.get("rows").unwrap().index(0).unwrap().get("cells").cloned();
     assert_eq!(cells, Some(value!(["w", "red"])));
-    let strategic = Request::new("PATCH", &format!("{widgets}/w"))
+    let strategic = ApiRequest::new("PATCH", &format!("{widgets}/w"))
         .with_body("application/strategic-merge-patch+json", "{}");
     assert_eq!(server.call(&strategic).status, 415);
     let discovery = get(&server, "/apis/example.com/v1").value();
     assert!(json::to_string(&discovery).contains("widgets/scale"));
-    server.call(&Request::new(
+    server.call(&ApiRequest::new(
         "DELETE",
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com",
     ));
@@ -360,7 +360,7 @@ fn roles_decide_when_they_are_asked_for() {
         ..Settings::default()
     });
     let as_jane = |path: &str| {
-        server.call(&Request::new("GET", path).with_header("Impersonate-User", "jane")).status
+        server.call(&ApiRequest::new("GET", path).with_header("Impersonate-User", "jane")).status
     };
     assert_eq!(as_jane(CONFIG_MAPS), 403);
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
@@ -381,7 +381,7 @@ fn roles_decide_when_they_are_asked_for() {
     )
     .value();
     let token = token.str_at(["status", "token"]).expect("a token").to_owned();
-    let who = Request::new("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
+    let who = ApiRequest::new("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews")
         .with_header("Authorization", &format!("Bearer {token}"))
         .with_body("application/json", "{}");
     let who = server.call(&who).value();
@@ -407,12 +407,12 @@ fn deployments_make_pods_that_wait() {
     );
     let stored = get(&server, "/apis/apps/v1/namespaces/default/deployments/web").value();
     assert_eq!(stored.get_path(["status", "replicas"]), Some(&value!(2)));
-    let scale = Request::new("PATCH", "/apis/apps/v1/namespaces/default/deployments/web/scale")
+    let scale = ApiRequest::new("PATCH", "/apis/apps/v1/namespaces/default/deployments/web/scale")
         .with_body("application/merge-patch+json", r#"{"spec":{"replicas":1}}"#);
     assert_eq!(server.call(&scale).status, 200);
     server.settle();
     assert_eq!(names(&get(&server, "/api/v1/namespaces/default/pods").value()).len(), 1);
-    server.call(&Request::new("DELETE", "/apis/apps/v1/namespaces/default/deployments/web"));
+    server.call(&ApiRequest::new("DELETE", "/apis/apps/v1/namespaces/default/deployments/web"));
     server.settle();
     assert!(names(&get(&server, "/api/v1/namespaces/default/pods").value()).is_empty());
 }
@@ -442,7 +442,7 @@ fn parameters_are_read_as_kubernetes_does() {
         ("DELETE", "limit=x", 400, invalid("x")),
         ("DELETE", "gracePeriodSeconds=x", 400, invalid("x")),
     ] {
-        let answer = server.call(&Request::new(method, &format!("{CONFIG_MAPS}?{query}")));
+        let answer = server.call(&ApiRequest::new(method, &format!("{CONFIG_MAPS}?{query}")));
         let said = answer.value().str_at(["message"]).unwrap_or_default().to_owned();
         assert_eq!((answer.status, said), (status, words), "{method} {query}");
     }
@@ -463,7 +463,7 @@ fn bad_requests_are_answered_and_nothing_breaks() {
         (b"a: &a [*a, *a]".to_vec(), "application/yaml"),
         (vec![b'x'; 4 << 20], "application/json"),
     ] {
-        let answer = server.call(&Request::new("POST", CONFIG_MAPS).with_body(kind, body));
+        let answer = server.call(&ApiRequest::new("POST", CONFIG_MAPS).with_body(kind, body));
         assert!((400..500).contains(&answer.status), "{kind}: {}", answer.status);
         assert_eq!(answer.value().str_at(["kind"]), Some("Status"));
     }
@@ -473,7 +473,7 @@ fn bad_requests_are_answered_and_nothing_breaks() {
         "/apis/%2e%2e/v1/x",
         "/api/v1/pods?continue=%00&limit=99999999999999999999",
     ] {
-        let answer = server.call(&Request::new("GET", path));
+        let answer = server.call(&ApiRequest::new("GET", path));
         assert!(answer.status < 500, "{path}: {}", answer.status);
     }
 }

@@ -1,6 +1,6 @@
 //! Which names custom kinds get, and what they cannot take the place of.
 
-use kiln_apiserver::{Authorization, Record, Request, Response, Server, Settings};
+use kiln_apiserver::{ApiRequest, Authorization, Record, Response, Server, Settings};
 use kiln_testkit::server::{Still, create, get, send, start, start_with};
 use kiln_value::{Value, json, value};
 
@@ -122,7 +122,7 @@ fn no_definition_takes_the_place_of_a_built_in_kind() {
     for name in
         ["networkpolicies.networking.k8s.io", "clusterrolebindings.rbac.authorization.k8s.io"]
     {
-        let gone = server.call(&Request::new("DELETE", &format!("{DEFINITIONS}/{name}")));
+        let gone = server.call(&ApiRequest::new("DELETE", &format!("{DEFINITIONS}/{name}")));
         assert_eq!(gone.status, 200);
     }
     server.settle();
@@ -153,7 +153,7 @@ fn whoever_was_first_has_the_name() {
     // No header changes that.
     let forged = value!({"status": {"conditions": [{"type": "Established", "status": "True",
         "lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "x", "message": "x"}]}});
-    let patch = Request::new("PATCH", &format!("{DEFINITIONS}/bs.x.io/status"))
+    let patch = ApiRequest::new("PATCH", &format!("{DEFINITIONS}/bs.x.io/status"))
         .with_body("application/merge-patch+json", json::to_string(&forged));
     assert_eq!(server.call(&patch).status, 200);
     assert_eq!(condition(&server, "bs.x.io", "Established").0, "False");
@@ -173,7 +173,7 @@ fn whoever_was_first_has_the_name() {
     assert_eq!(get(&restarted, &format!("{path}/t")).status, 200);
     assert_eq!(get(&restarted, "/apis/x.io/v1/bs").status, 404);
     // The second gets what the first gives up.
-    let gone = server.call(&Request::new("DELETE", &format!("{DEFINITIONS}/as.x.io")));
+    let gone = server.call(&ApiRequest::new("DELETE", &format!("{DEFINITIONS}/as.x.io")));
     assert_eq!(gone.status, 200);
     server.settle();
     assert_eq!(condition(&server, "bs.x.io", "Established").0, "True");
@@ -206,7 +206,7 @@ fn stored_definitions_of_built_in_kinds_give_nobody_rights() {
     ];
     let server = Server::with_records(settings.clone(), Box::new(Still::default()), records);
     server.settle();
-    let secrets = Request::new("GET", "/api/v1/secrets").with_header("Impersonate-User", "jane");
+    let secrets = ApiRequest::new("GET", "/api/v1/secrets").with_header("Impersonate-User", "jane");
     assert_eq!(server.call(&secrets).status, 403);
     let inside = format!("/apis/{group}/v1/namespaces/evil/clusterrolebindings");
     assert_eq!(get(&server, &inside).status, 404);

@@ -1,6 +1,6 @@
 //! Under `rbac`, no user grants permissions that they do not have.
 
-use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
+use kiln_apiserver::{ApiRequest, Authorization, Response, Server, Settings};
 use kiln_testkit::server::{create, start_with};
 use kiln_value::{Value, json, value};
 
@@ -57,7 +57,7 @@ fn binding(kind: &str, name: &str, role: &str) -> Value {
 
 fn as_jane(server: &Server, method: &str, path: &str, body: &Value) -> Response {
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-    let request = Request::new(method, path).with_body(kind, json::to_string(body));
+    let request = ApiRequest::new(method, path).with_body(kind, json::to_string(body));
     server.call(&request.with_header("Impersonate-User", "jane"))
 }
 
@@ -104,7 +104,7 @@ fn roles_give_what_their_writer_has() {
     let mut patch = Value::map();
     let _ = patch.set(["rules"], everything);
     assert_refused(&as_jane(&server, "PATCH", &one, &patch), &attempt(what, rights));
-    let apply = Request::new("PATCH", &format!("{roles}/more?fieldManager=jane"))
+    let apply = ApiRequest::new("PATCH", &format!("{roles}/more?fieldManager=jane"))
         .with_body("application/apply-patch+yaml", json::to_string(&role_of("more", more)))
         .with_header("Impersonate-User", "jane");
     assert_eq!(server.call(&apply).status, 403);
@@ -165,7 +165,7 @@ fn whoever_may_escalate_or_bind_gives_more() {
     let admin = binding("RoleBinding", "a", "admin");
     assert_eq!(as_jane(&server, "POST", &bindings, &admin).status, 403);
     // The group that may do everything is asked nothing.
-    let request = Request::new("POST", &bindings)
+    let request = ApiRequest::new("POST", &bindings)
         .with_body("application/json", json::to_string(&admin))
         .with_header("Impersonate-User", "root")
         .with_header("Impersonate-Group", "system:masters");
@@ -210,7 +210,7 @@ fn applying_something_new_asks_for_the_right_to_create() {
     let path = "/api/v1/namespaces/default/configmaps/a";
     let map = value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     let apply = |user: &str, path: &str| {
-        let request = Request::new("PATCH", &format!("{path}?fieldManager=t&force=true"))
+        let request = ApiRequest::new("PATCH", &format!("{path}?fieldManager=t&force=true"))
             .with_body("application/apply-patch+yaml", json::to_string(&map));
         server.call(&request.with_header("Impersonate-User", user))
     };
@@ -219,7 +219,7 @@ fn applying_something_new_asks_for_the_right_to_create() {
         &refused,
         "configmaps \"a\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"",
     );
-    assert_eq!(server.call(&Request::new("GET", path)).status, 404);
+    assert_eq!(server.call(&ApiRequest::new("GET", path)).status, 404);
     // An existing one may be changed.
     create(&server, "/api/v1/namespaces/default/configmaps", &map);
     assert_eq!(apply("jane", path).status, 200);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kiln_apiserver::{Request, Response, Server, Settings};
+use kiln_apiserver::{ApiRequest, Response, Server, Settings};
 use kiln_testkit::server::{create, get, send, start, start_with};
 use kiln_value::{Map, Value, json, value};
 
@@ -147,7 +147,7 @@ fn deep_schemas_and_objects_are_bounded() {
     let text = |open: &str, depth: usize| open.repeat(depth);
     for open in ["[", "{\"properties\":{\"a\":", "{\"allOf\":[", "{\"items\":"] {
         let body = text(open, 60_000);
-        let request = Request::new("POST", DEFINITIONS).with_body("application/json", body);
+        let request = ApiRequest::new("POST", DEFINITIONS).with_body("application/json", body);
         assert_refused(&server.call(&request), 400, "");
     }
 }
@@ -241,14 +241,14 @@ fn one_number_makes_no_more_pods_than_the_server_holds() {
     // What no Go program could read is not a number of replicas.
     let scale = "/apis/apps/v1/namespaces/default/deployments/web/scale";
     for replicas in ["99999999999999", "1.5", "\"x\""] {
-        let request = Request::new("PATCH", scale).with_body(
+        let request = ApiRequest::new("PATCH", scale).with_body(
             "application/merge-patch+json",
             format!(r#"{{"spec":{{"replicas":{replicas}}}}}"#),
         );
         assert_refused(&server.call(&request), 400, "ScaleSpec.spec.replicas of type int32");
     }
     // And when less is asked for, there is less.
-    let request = Request::new("PATCH", scale)
+    let request = ApiRequest::new("PATCH", scale)
         .with_body("application/merge-patch+json", r#"{"spec":{"replicas":3}}"#);
     assert_eq!(server.call(&request).status, 200);
     server.settle();
@@ -383,7 +383,7 @@ fn mangled_protobuf_is_refused_or_understood() {
     let path = "/api/v1/namespaces/default/configmaps";
     let ask = |body: Vec<u8>| {
         let request =
-            Request::new("POST", path).with_body("application/vnd.kubernetes.protobuf", body);
+            ApiRequest::new("POST", path).with_body("application/vnd.kubernetes.protobuf", body);
         server.call(&request)
     };
     assert_eq!(ask(body.clone()).status, 201);

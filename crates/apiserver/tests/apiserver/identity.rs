@@ -1,6 +1,6 @@
 //! Authentication: no client without a token, however permissions are decided.
 
-use kiln_apiserver::{Authorization, Request, Response, Server, Settings};
+use kiln_apiserver::{ApiRequest, Authorization, Response, Server, Settings};
 use kiln_testkit::server::start_with;
 use kiln_value::{json, value};
 
@@ -37,7 +37,7 @@ fn nobody_comes_in_without_a_token() {
             "/healthz/../api/v1/secrets",
             "/version/x",
         ] {
-            let request = Request::new("GET", path);
+            let request = ApiRequest::new("GET", path);
             assert_unauthorized(&server.call(&request), path);
             for header in ["Bearer x", "bearer x", "Bearer a.b.c", "Bearer", "Basic c2VjcmV0"] {
                 let with = request.clone().with_header("Authorization", header);
@@ -47,7 +47,7 @@ fn nobody_comes_in_without_a_token() {
             let other = request.with_header("Impersonate-User", "admin");
             assert_unauthorized(&server.call(&other), path);
         }
-        let write = Request::new("POST", "/api/v1/namespaces/default/configmaps")
+        let write = ApiRequest::new("POST", "/api/v1/namespaces/default/configmaps")
             .with_body("application/json", json::to_string(&config_map));
         assert_unauthorized(&server.call(&write), "a write");
     }
@@ -57,7 +57,7 @@ fn nobody_comes_in_without_a_token() {
 fn health_and_version_are_for_everybody() {
     for server in servers() {
         for path in ["/healthz", "/livez?verbose", "/readyz", "/version"] {
-            let request = Request::new("GET", path);
+            let request = ApiRequest::new("GET", path);
             assert_eq!(server.call(&request).status, 200, "{path}");
             let wrong = request.with_header("Authorization", "Bearer x");
             assert_unauthorized(&server.call(&wrong), path);
@@ -69,7 +69,7 @@ fn health_and_version_are_for_everybody() {
 fn tokens_come_in() {
     for server in servers() {
         for scheme in ["Bearer", "bearer"] {
-            let request = Request::new("GET", "/api/v1/secrets")
+            let request = ApiRequest::new("GET", "/api/v1/secrets")
                 .with_header("authorization", &format!("{scheme} secret"));
             assert_eq!(server.call(&request).status, 200);
         }
@@ -80,7 +80,7 @@ fn tokens_come_in() {
 fn heads_say_whose_body_counts() {
     for server in servers() {
         let head = |method: &str, path: &str, token: &str| {
-            let request = Request::new(method, path);
+            let request = ApiRequest::new(method, path);
             let request = match token {
                 "" => request,
                 token => request.with_header("Authorization", &format!("Bearer {token}")),
@@ -105,7 +105,7 @@ fn tokens_last_from_ten_minutes_to_what_a_clock_can_hold() {
                 r#"{{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{{"expirationSeconds":{seconds}}}}}"#
             );
             let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
-            let request = Request::new("POST", path).with_body("application/json", body);
+            let request = ApiRequest::new("POST", path).with_body("application/json", body);
             server.call(&request.with_header("Authorization", "Bearer secret"))
         };
         for (seconds, status, words) in [

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use kiln_apiserver::{Request, Server, Settings};
+use kiln_apiserver::{ApiRequest, Server, Settings};
 use kiln_testkit::server::{create, get, send, start_with};
 use kiln_testkit::{Tally, corpus, corpus_json, difference};
 use kiln_value::{Value, json, value};
@@ -96,12 +96,12 @@ fn bodies(file: &str) -> Option<HashMap<String, String>> {
 
 /// Takes an object away, whatever holds it.
 fn clear(server: &Server, one: &str) {
-    server.call(&Request::new("DELETE", one));
+    server.call(&ApiRequest::new("DELETE", one));
     if get(server, one).status == 404 {
         return;
     }
     let patch = r#"{"metadata":{"finalizers":null}}"#;
-    server.call(&Request::new("PATCH", one).with_body("application/merge-patch+json", patch));
+    server.call(&ApiRequest::new("PATCH", one).with_body("application/merge-patch+json", patch));
     server.settle();
 }
 
@@ -139,7 +139,7 @@ fn patches(file: &str, content_type: &str, name: &str) {
                 Some(body) => body.to_owned(),
                 None => bodies[&case_name].clone(),
             };
-            let request = Request::new("PATCH", &one)
+            let request = ApiRequest::new("PATCH", &one)
                 .with_header("User-Agent", "recorder/1")
                 .with_body(content_type, substitute(&body));
             let answer = server.call(&request);
@@ -294,7 +294,7 @@ fn sequence(server: &Server, case: &Value) -> Result<(), String> {
         };
         let uid = live.str_at(["metadata", "uid"]).unwrap_or_default();
         let body = if uid.is_empty() { body } else { body.replace("<uid>", uid) };
-        let request = Request::new(method, &format!("{target}?{query}"))
+        let request = ApiRequest::new(method, &format!("{target}?{query}"))
             .with_header("User-Agent", "recorder/1")
             .with_body(content_type, body);
         let answer = server.call(&request);

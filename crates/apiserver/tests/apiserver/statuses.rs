@@ -1,6 +1,6 @@
 //! Hand-made requests whose answers were recorded from a real API server: status, reason, message, details.
 
-use kiln_apiserver::{Authorization, Request, Server, Settings};
+use kiln_apiserver::{ApiRequest, Authorization, Server, Settings};
 use kiln_testkit::server::{create, send, start_with};
 use kiln_testkit::{Tally, corpus_json, difference};
 use kiln_value::{Value, json, value};
@@ -35,16 +35,16 @@ fn prepared() -> Server {
     server
 }
 
-fn json_request(method: &str, path: &str, body: &Value) -> Request {
-    Request::new(method, path).with_body("application/json", json::to_string(body))
+fn json_request(method: &str, path: &str, body: &Value) -> ApiRequest {
+    ApiRequest::new(method, path).with_body("application/json", json::to_string(body))
 }
 
-fn patch_request(path: &str, kind: &str, body: &str) -> Request {
-    Request::new("PATCH", path).with_body(kind, body)
+fn patch_request(path: &str, kind: &str, body: &str) -> ApiRequest {
+    ApiRequest::new("PATCH", path).with_body(kind, body)
 }
 
 /// What was asked, by the name of the recorded answer.
-fn requests(server: &Server) -> Vec<(&'static str, Request)> {
+fn requests(server: &Server) -> Vec<(&'static str, ApiRequest)> {
     let post = |body: &Value| json_request("POST", CONFIG_MAPS, body);
     let one = format!("{CONFIG_MAPS}/e1");
     let apply = "application/apply-patch+yaml";
@@ -53,15 +53,15 @@ fn requests(server: &Server) -> Vec<(&'static str, Request)> {
     let e2 = format!("{CONFIG_MAPS}/e2");
     // A manager applies what others come into conflict with.
     server.call(&patch_request(&format!("{e2}?fieldManager=m1"), apply, applied));
-    let as_jane = |request: Request| request.with_header("Impersonate-User", "jane");
+    let as_jane = |request: ApiRequest| request.with_header("Impersonate-User", "jane");
     vec![
-        ("get missing object", Request::new("GET", &format!("{CONFIG_MAPS}/nope"))),
-        ("get missing grouped object", Request::new("GET", &format!("{DEPLOYMENTS}/nope"))),
-        ("unknown path under known group", Request::new("GET", "/apis/apps/v1/nope")),
-        ("unknown group", Request::new("GET", "/apis/nope.example.com/v1/things")),
-        ("unknown version of known group", Request::new("GET", "/apis/apps/v9/deployments")),
-        ("unknown subresource", Request::new("GET", &format!("{one}/nope"))),
-        ("method not allowed", Request::new("POST", &one)),
+        ("get missing object", ApiRequest::new("GET", &format!("{CONFIG_MAPS}/nope"))),
+        ("get missing grouped object", ApiRequest::new("GET", &format!("{DEPLOYMENTS}/nope"))),
+        ("unknown path under known group", ApiRequest::new("GET", "/apis/apps/v1/nope")),
+        ("unknown group", ApiRequest::new("GET", "/apis/nope.example.com/v1/things")),
+        ("unknown version of known group", ApiRequest::new("GET", "/apis/apps/v9/deployments")),
+        ("unknown subresource", ApiRequest::new("GET", &format!("{one}/nope"))),
+        ("method not allowed", ApiRequest::new("POST", &one)),
         ("PUT on collection", json_request("PUT", CONFIG_MAPS, &config_map("e1"))),
         ("already exists", post(&config_map("e1"))),
         ("create in missing namespace", json_request("POST", "/api/v1/namespaces/nons/configmaps", &config_map("x"))),
@@ -75,16 +75,16 @@ fn requests(server: &Server) -> Vec<(&'static str, Request)> {
         ("bad finalizer", post(&with(config_map("e5"), &["metadata", "finalizers"], value!(["nodomain"])))),
         ("wrong kind in body", post(&value!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "x"}}))),
         ("wrong apiVersion in body", post(&value!({"apiVersion": "v2", "kind": "ConfigMap", "metadata": {"name": "x"}}))),
-        ("broken JSON", Request::new("POST", CONFIG_MAPS).with_body("application/json", r#"{"a":"#)),
-        ("empty body", Request::new("POST", CONFIG_MAPS).with_body("application/json", "")),
+        ("broken JSON", ApiRequest::new("POST", CONFIG_MAPS).with_body("application/json", r#"{"a":"#)),
+        ("empty body", ApiRequest::new("POST", CONFIG_MAPS).with_body("application/json", "")),
         ("wrong field type", post(&with(config_map("x"), &["data", "a"], value!(1)))),
         ("unknown field strict", json_request("POST", &format!("{CONFIG_MAPS}?fieldValidation=Strict"), &with(config_map("x"), &["dta"], value!({})))),
-        ("duplicate field strict", Request::new("POST", &format!("{CONFIG_MAPS}?fieldValidation=Strict")).with_body("application/json", r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{},"data":{}}"#)),
+        ("duplicate field strict", ApiRequest::new("POST", &format!("{CONFIG_MAPS}?fieldValidation=Strict")).with_body("application/json", r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"data":{},"data":{}}"#)),
         ("bad fieldValidation", json_request("POST", &format!("{CONFIG_MAPS}?fieldValidation=Foo"), &config_map("x"))),
         ("bad dryRun", json_request("POST", &format!("{CONFIG_MAPS}?dryRun=Some"), &config_map("x"))),
-        ("unsupported media type", Request::new("POST", CONFIG_MAPS).with_body("text/plain", "x")),
+        ("unsupported media type", ApiRequest::new("POST", CONFIG_MAPS).with_body("text/plain", "x")),
         ("unsupported patch type", patch_request(&one, "application/json", "{}")),
-        ("not acceptable", Request::new("GET", &one).with_header("Accept", "text/html")),
+        ("not acceptable", ApiRequest::new("GET", &one).with_header("Accept", "text/html")),
         ("PUT stale resourceVersion", json_request("PUT", &one, &with(config_map("e1"), &["metadata", "resourceVersion"], value!("1")))),
         ("PUT missing object (no create on update)", json_request("PUT", &format!("{CONFIG_MAPS}/e77"), &config_map("e77"))),
         ("SSA without fieldManager", patch_request(&e2, apply, applied)),
@@ -98,15 +98,15 @@ fn requests(server: &Server) -> Vec<(&'static str, Request)> {
         ("force on merge patch", patch_request(&format!("{one}?force=true"), "application/merge-patch+json", "{}")),
         ("immutable field", patch_request(&format!("{DEPLOYMENTS}/web"), "application/merge-patch+json", r#"{"spec":{"selector":{"matchLabels":{"q":"r"}}}}"#)),
         ("delete bad propagation", json_request("DELETE", &one, &value!({"propagationPolicy": "Foo"}))),
-        ("delete missing", Request::new("DELETE", &format!("{CONFIG_MAPS}/e1x"))),
-        ("forbidden", as_jane(Request::new("GET", CONFIG_MAPS))),
-        ("forbidden named", as_jane(Request::new("DELETE", &format!("{DEPLOYMENTS}/web")))),
-        ("forbidden cluster scope", as_jane(Request::new("GET", "/api/v1/nodes"))),
-        ("forbidden nonresource", as_jane(Request::new("GET", "/metrics"))),
-        ("bad token", Request::new("GET", CONFIG_MAPS).with_header("Authorization", "Bearer nope")),
+        ("delete missing", ApiRequest::new("DELETE", &format!("{CONFIG_MAPS}/e1x"))),
+        ("forbidden", as_jane(ApiRequest::new("GET", CONFIG_MAPS))),
+        ("forbidden named", as_jane(ApiRequest::new("DELETE", &format!("{DEPLOYMENTS}/web")))),
+        ("forbidden cluster scope", as_jane(ApiRequest::new("GET", "/api/v1/nodes"))),
+        ("forbidden nonresource", as_jane(ApiRequest::new("GET", "/metrics"))),
+        ("bad token", ApiRequest::new("GET", CONFIG_MAPS).with_header("Authorization", "Bearer nope")),
         ("too large", post(&with(config_map("big"), &["data", "a"], Value::from("x".repeat(1_100_000))))),
-        ("healthz", Request::new("GET", "/healthz")),
-        ("apps group", Request::new("GET", "/apis/apps")),
+        ("healthz", ApiRequest::new("GET", "/healthz")),
+        ("apps group", ApiRequest::new("GET", "/apis/apps")),
     ]
 }
 

@@ -14,7 +14,7 @@ use kiln_value::Str;
 use self::unify::Unifier;
 use crate::env::{Declarations, Named, Overload, StructKind, VariablePlace};
 use crate::error::{CompileError, Issue};
-use crate::syntax::ast::{Ast, Element, Entry, ExprId, ExprKind, Field, Literal};
+use crate::syntax::ast::{Ast, Element, ExprId, ExprKind, Literal, MapEntry, MessageField};
 use crate::{Span, Type, Val};
 
 /// What to do about type errors.
@@ -414,7 +414,7 @@ impl Checker<'_> {
         Type::list(joined.unwrap_or_else(|| self.unifier.fresh()))
     }
 
-    fn map(&mut self, entries: &[Entry]) -> Type {
+    fn map(&mut self, entries: &[MapEntry]) -> Type {
         let (mut keys, mut values) = (None, None);
         for entry in entries {
             self.check(entry.key);
@@ -466,7 +466,7 @@ impl Checker<'_> {
         }
     }
 
-    fn structure(&mut self, name: &Str, fields: &[Field], span: Span) -> Type {
+    fn structure(&mut self, name: &Str, fields: &[MessageField], span: Span) -> Type {
         for field in fields {
             self.check(field.value);
         }

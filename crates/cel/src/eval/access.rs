@@ -6,7 +6,7 @@ use kiln_value::{Str, Value};
 
 use crate::Val;
 use crate::error::{EvalFailure, failure, no_such_overload};
-use crate::value::{List, Map, MapPart};
+use crate::value::{CelList, Map, MapPart};
 
 fn no_such_key(key: impl std::fmt::Display) -> EvalFailure {
     failure(format!("no such key: {key}"))
@@ -126,7 +126,7 @@ fn map_element(map: &Map, key: &Val) -> Result<Option<Val>, EvalFailure> {
     }
 }
 
-fn list_element(list: &List, index: &Val) -> Result<Option<Val>, EvalFailure> {
+fn list_element(list: &CelList, index: &Val) -> Result<Option<Val>, EvalFailure> {
     let index = match index {
         Val::Int(i) => usize::try_from(*i).ok(),
         Val::UInt(u) => usize::try_from(*u).ok(),

@@ -7,11 +7,11 @@ use super::run::{EvalResult, EvalRun, Local};
 use crate::Val;
 use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::syntax::ast::LoopKind;
-use crate::value::{List, Map, MapBuilder, MapKey};
+use crate::value::{CelList, Map, MapBuilder, MapKey};
 
 /// What a loop goes over.
 enum Range<'v> {
-    List(&'v List),
+    List(&'v CelList),
     Map(&'v Map),
 }
 
@@ -74,7 +74,7 @@ impl EvalRun<'_, '_> {
         }
     }
 
-    fn test(&mut self, node: &super::node::Node) -> Result<bool, EvalFailure> {
+    fn test(&mut self, node: &super::node::ExprNode) -> Result<bool, EvalFailure> {
         self.eval(node)?.as_bool().ok_or_else(no_such_overload)
     }
 

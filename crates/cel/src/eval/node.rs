@@ -18,7 +18,7 @@ pub(crate) struct CompiledProgram {
     pub(crate) env: Env,
     pub(crate) source: Arc<str>,
     pub(crate) result: Type,
-    pub(crate) root: Node,
+    pub(crate) root: ExprNode,
     /// How many local variables it has.
     pub(crate) locals: usize,
     /// Expressions of named values, by the local slot that keeps the value.
@@ -30,7 +30,7 @@ pub(crate) struct CompiledProgram {
 }
 
 pub(crate) struct Lazy {
-    pub(crate) node: Node,
+    pub(crate) node: ExprNode,
     pub(crate) height: u32,
 }
 
@@ -63,7 +63,7 @@ impl std::fmt::Debug for Program {
 }
 
 /// A part of an expression.
-pub(crate) enum Node {
+pub(crate) enum ExprNode {
     Const(Val),
     /// A variable of the environment, and plain fields below it.
     Variable(u32, Box<[Str]>, Span),
@@ -72,41 +72,41 @@ pub(crate) enum Node {
     /// A named value, computed when first used.
     Lazy(u32),
     Chain(Box<Chain>),
-    Unary(Box<(UnaryOp, Node, Span)>),
-    Logic(LogicOp, Box<[Node]>),
-    Ternary(Box<[Node; 3]>, Span),
+    Unary(Box<(UnaryOp, ExprNode, Span)>),
+    Logic(LogicOp, Box<[ExprNode]>),
+    Ternary(Box<[ExprNode; 3]>, Span),
     List(Box<[Item]>),
-    Map(Box<[(Node, Item)]>, Span),
+    Map(Box<[(ExprNode, Item)]>, Span),
     Struct(Box<(Str, Vec<(Str, Item)>)>),
-    Call(Box<Call>),
+    Call(Box<CallNode>),
     /// Forgets the slots of named values, then goes on.
-    Bind(Box<(Vec<u32>, Node)>),
+    Bind(Box<(Vec<u32>, ExprNode)>),
     /// A mistake that the unchecked form of an expression carries to its run.
     Fail(Box<EvalError>),
 }
 
 /// An element of a literal; an optional one is left out when it is empty.
 pub(crate) struct Item {
-    pub(crate) node: Node,
+    pub(crate) node: ExprNode,
     pub(crate) optional: bool,
 }
 
 /// A value and what is done with it, from left to right.
 pub(crate) struct Chain {
-    pub(crate) base: Node,
+    pub(crate) base: ExprNode,
     pub(crate) steps: Vec<(ChainStep, Span)>,
 }
 
 pub(crate) enum ChainStep {
-    Binary(BinaryOp, Node),
+    Binary(BinaryOp, ExprNode),
     Field(Str),
     OptionalField(Str),
     Has(Str),
-    Index(Node),
-    OptionalIndex(Node),
-    Call(Box<Call>),
+    Index(ExprNode),
+    OptionalIndex(ExprNode),
+    Call(Box<CallNode>),
     /// What stands in for an empty optional, looked at only then: `or`, or with true `orValue`.
-    Or(Node, bool),
+    Or(ExprNode, bool),
     /// `matches` with a fixed pattern.
     Matches(Box<Regex>),
     Loop(Box<Loop>),
@@ -114,11 +114,11 @@ pub(crate) enum ChainStep {
 }
 
 /// A function call; for receiver calls the receiver is not among the arguments.
-pub(crate) struct Call {
+pub(crate) struct CallNode {
     pub(crate) function: Str,
     /// Overloads that may fit; all of one group when the choice is clear.
     pub(crate) overloads: Vec<Overload>,
-    pub(crate) args: Vec<Node>,
+    pub(crate) args: Vec<ExprNode>,
     pub(crate) span: Span,
 }
 
@@ -126,12 +126,12 @@ pub(crate) struct Loop {
     pub(crate) kind: LoopKind,
     pub(crate) first: u32,
     pub(crate) second: Option<u32>,
-    pub(crate) filter: Option<Node>,
-    pub(crate) body: Node,
+    pub(crate) filter: Option<ExprNode>,
+    pub(crate) body: ExprNode,
 }
 
 pub(crate) struct OptMap {
     pub(crate) variable: u32,
-    pub(crate) body: Node,
+    pub(crate) body: ExprNode,
     pub(crate) flat: bool,
 }

@@ -9,7 +9,7 @@ use super::session::Context;
 use crate::Val;
 use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::syntax::ast::BinaryOp;
-use crate::value::{List, compare, equal};
+use crate::value::{CelList, compare, equal};
 
 pub(super) fn binary(
     op: BinaryOp,
@@ -52,7 +52,7 @@ fn contains(element: &Val, container: &Val, context: &mut Context<'_>) -> Result
         Val::List(list) => {
             context.meter.charge(list.len() as u64)?;
             // The common case without making values of the elements.
-            if let (Val::String(text), List::Json(list)) = (element, list) {
+            if let (Val::String(text), CelList::Json(list)) = (element, list) {
                 let found = list.iter().any(|value| value.as_str() == Some(text.as_str()));
                 return Ok(Val::Bool(found));
             }

@@ -6,13 +6,13 @@ use kiln_text::Regex;
 use kiln_value::Str;
 
 use super::node::{
-    Call, Chain, ChainStep, CompiledProgram, Item, Lazy, Loop, Node, OptMap, Program,
+    CallNode, Chain, ChainStep, CompiledProgram, ExprNode, Item, Lazy, Loop, OptMap, Program,
 };
 use crate::check::{Checked, Reference};
 use crate::env::Env;
 use crate::error::failure;
 use crate::syntax::ast::{Ast, ExprId, ExprKind, Literal};
-use crate::value::{List, MapBuilder, MapKey};
+use crate::value::{CelList, MapBuilder, MapKey};
 use crate::{Span, Val};
 
 impl Program {
@@ -67,7 +67,7 @@ impl Planner<'_> {
         &self.references[id.index()]
     }
 
-    fn plan(&mut self, id: ExprId) -> Node {
+    fn plan(&mut self, id: ExprId) -> ExprNode {
         self.depth += 1;
         self.height = self.height.max(self.depth);
         let mut edge = vec![id];
@@ -76,7 +76,7 @@ impl Planner<'_> {
         }
         let mut node = match edge.pop() {
             Some(base) => self.base(base),
-            None => Node::Const(Val::Null),
+            None => ExprNode::Const(Val::Null),
         };
         let mut steps = Vec::new();
         while let Some(id) = edge.pop() {
@@ -90,7 +90,7 @@ impl Planner<'_> {
             };
         }
         self.depth -= 1;
-        if steps.is_empty() { node } else { Node::Chain(Box::new(Chain { base: node, steps })) }
+        if steps.is_empty() { node } else { ExprNode::Chain(Box::new(Chain { base: node, steps })) }
     }
 
     /// The operand that a step works on, unless the node stands for itself.
@@ -115,43 +115,43 @@ impl Planner<'_> {
             && self.env.declarations().has_policy_variable(field)
     }
 
-    fn base(&mut self, id: ExprId) -> Node {
+    fn base(&mut self, id: ExprId) -> ExprNode {
         let span = self.ast.span(id);
         let ast = self.ast;
         match self.reference(id) {
-            Reference::Variable(slot) => return Node::Variable(*slot, Box::from([]), span),
-            Reference::Constant(value) => return Node::Const(value.clone()),
+            Reference::Variable(slot) => return ExprNode::Variable(*slot, Box::from([]), span),
+            Reference::Constant(value) => return ExprNode::Const(value.clone()),
             _ => {}
         }
         match ast.kind(id) {
-            ExprKind::Literal(literal) => Node::Const(literal_value(literal)),
+            ExprKind::Literal(literal) => ExprNode::Const(literal_value(literal)),
             ExprKind::Ident { name, absolute } => match self.local(name).filter(|_| !absolute) {
-                Some(slot) if self.lazies[slot as usize].is_some() => Node::Lazy(slot),
-                Some(slot) => Node::Local(slot, Box::from([]), span),
+                Some(slot) if self.lazies[slot as usize].is_some() => ExprNode::Lazy(slot),
+                Some(slot) => ExprNode::Local(slot, Box::from([]), span),
                 None => fail(format!("no such attribute(s): {name}"), span),
             },
             ExprKind::Call { function, args, .. } => self.call(id, function, args),
             ExprKind::Unary { op, operand } => {
-                Node::Unary(Box::new((*op, self.plan(*operand), span)))
+                ExprNode::Unary(Box::new((*op, self.plan(*operand), span)))
             }
             ExprKind::Logic { op, terms } => {
-                Node::Logic(*op, terms.iter().map(|term| self.plan(*term)).collect())
+                ExprNode::Logic(*op, terms.iter().map(|term| self.plan(*term)).collect())
             }
             ExprKind::Ternary { condition, yes, no } => {
                 let parts = [self.plan(*condition), self.plan(*yes), self.plan(*no)];
-                Node::Ternary(Box::new(parts), span)
+                ExprNode::Ternary(Box::new(parts), span)
             }
             ExprKind::List(elements) => {
                 let items: Box<[Item]> =
                     elements.iter().map(|e| self.item(e.value, e.optional)).collect();
-                constant_list(&items).map_or_else(|| Node::List(items), Node::Const)
+                constant_list(&items).map_or_else(|| ExprNode::List(items), ExprNode::Const)
             }
             ExprKind::Map(entries) => {
-                let entries: Box<[(Node, Item)]> = entries
+                let entries: Box<[(ExprNode, Item)]> = entries
                     .iter()
                     .map(|e| (self.plan(e.key), self.item(e.value, e.optional)))
                     .collect();
-                constant_map(&entries).map_or_else(|| Node::Map(entries, span), Node::Const)
+                constant_map(&entries).map_or_else(|| ExprNode::Map(entries, span), ExprNode::Const)
             }
             ExprKind::Struct { name, fields } => {
                 if self.env.declarations().message(name).is_none() {
@@ -161,11 +161,11 @@ impl Planner<'_> {
                     .iter()
                     .map(|f| (f.name.clone(), self.item(f.value, f.optional)))
                     .collect();
-                Node::Struct(Box::new((name.clone(), fields)))
+                ExprNode::Struct(Box::new((name.clone(), fields)))
             }
             ExprKind::Bind { slots, body } => self.bind(slots, *body),
             // `has(variables.x)`: the check has made sure that it exists.
-            ExprKind::Has { .. } => Node::Const(Val::Bool(true)),
+            ExprKind::Has { .. } => ExprNode::Const(Val::Bool(true)),
             ExprKind::Select { .. }
             | ExprKind::Index { .. }
             | ExprKind::Binary { .. }
@@ -178,7 +178,7 @@ impl Planner<'_> {
         Item { node: self.plan(value), optional }
     }
 
-    fn bind(&mut self, slots: &[(Str, ExprId)], body: ExprId) -> Node {
+    fn bind(&mut self, slots: &[(Str, ExprId)], body: ExprId) -> ExprNode {
         let outer = self.scopes.len();
         let mut numbers = Vec::with_capacity(slots.len());
         for (name, value) in slots {
@@ -195,10 +195,10 @@ impl Planner<'_> {
         }
         let body = self.plan(body);
         self.scopes.truncate(outer);
-        Node::Bind(Box::new((numbers, body)))
+        ExprNode::Bind(Box::new((numbers, body)))
     }
 
-    fn call(&mut self, id: ExprId, function: &Str, args: &[ExprId]) -> Node {
+    fn call(&mut self, id: ExprId, function: &Str, args: &[ExprId]) -> ExprNode {
         let span = self.ast.span(id);
         let Reference::Call { overloads, .. } = self.reference(id).clone() else {
             return fail(format!("no such overload: {function}"), span);
@@ -208,7 +208,7 @@ impl Planner<'_> {
             return self.plan(*arg);
         }
         let args = args.iter().map(|arg| self.plan(*arg)).collect();
-        Node::Call(Box::new(Call { function: function.clone(), overloads, args, span }))
+        ExprNode::Call(Box::new(CallNode { function: function.clone(), overloads, args, span }))
     }
 
     fn step(&mut self, id: ExprId) -> (ChainStep, Span) {
@@ -250,10 +250,10 @@ impl Planner<'_> {
                 if let ("or" | "orValue", [other]) = (function.as_str(), args.as_slice()) {
                     return (ChainStep::Or(self.plan(*other), function == "orValue"), span);
                 }
-                let args: Vec<Node> = args.iter().map(|arg| self.plan(*arg)).collect();
+                let args: Vec<ExprNode> = args.iter().map(|arg| self.plan(*arg)).collect();
                 match fixed_pattern(function, &args) {
                     Some(regex) => ChainStep::Matches(Box::new(regex)),
-                    None => ChainStep::Call(Box::new(Call {
+                    None => ChainStep::Call(Box::new(CallNode {
                         function: function.clone(),
                         overloads,
                         args,
@@ -271,10 +271,10 @@ impl Planner<'_> {
 const LONGEST_PATH: usize = 16;
 
 /// A plain field, or a fixed string in brackets, lengthens a variable's path.
-fn extend(node: Node, step: &ChainStep, span: Span, first: bool) -> Result<Node, Node> {
+fn extend(node: ExprNode, step: &ChainStep, span: Span, first: bool) -> Result<ExprNode, ExprNode> {
     let field = match step {
         ChainStep::Field(field) if first => field,
-        ChainStep::Index(Node::Const(Val::String(key))) if first => key,
+        ChainStep::Index(ExprNode::Const(Val::String(key))) if first => key,
         _ => return Err(node),
     };
     let longer = |fields: Box<[Str]>| {
@@ -283,36 +283,36 @@ fn extend(node: Node, step: &ChainStep, span: Span, first: bool) -> Result<Node,
         fields.into_boxed_slice()
     };
     match node {
-        Node::Variable(slot, fields, start) if fields.len() < LONGEST_PATH => {
-            Ok(Node::Variable(slot, longer(fields), start.to(span)))
+        ExprNode::Variable(slot, fields, start) if fields.len() < LONGEST_PATH => {
+            Ok(ExprNode::Variable(slot, longer(fields), start.to(span)))
         }
-        Node::Local(slot, fields, start) if fields.len() < LONGEST_PATH => {
-            Ok(Node::Local(slot, longer(fields), start.to(span)))
+        ExprNode::Local(slot, fields, start) if fields.len() < LONGEST_PATH => {
+            Ok(ExprNode::Local(slot, longer(fields), start.to(span)))
         }
         node => Err(node),
     }
 }
 
-fn fixed_pattern(function: &str, args: &[Node]) -> Option<Regex> {
+fn fixed_pattern(function: &str, args: &[ExprNode]) -> Option<Regex> {
     match (function, args) {
-        ("matches", [Node::Const(Val::String(pattern))]) => Regex::new(pattern).ok(),
+        ("matches", [ExprNode::Const(Val::String(pattern))]) => Regex::new(pattern).ok(),
         _ => None,
     }
 }
 
 fn constant_list(items: &[Item]) -> Option<Val> {
     let elements = items.iter().map(|item| match &item.node {
-        Node::Const(value) if !item.optional => Some(value.clone()),
+        ExprNode::Const(value) if !item.optional => Some(value.clone()),
         _ => None,
     });
-    List::new(elements.collect::<Option<_>>()?).ok().map(Val::List)
+    CelList::new(elements.collect::<Option<_>>()?).ok().map(Val::List)
 }
 
-fn constant_map(entries: &[(Node, Item)]) -> Option<Val> {
+fn constant_map(entries: &[(ExprNode, Item)]) -> Option<Val> {
     let mut map = MapBuilder::with_capacity(entries.len());
     for (key, item) in entries {
         match (key, &item.node) {
-            (Node::Const(key), Node::Const(value)) if !item.optional => {
+            (ExprNode::Const(key), ExprNode::Const(value)) if !item.optional => {
                 map.insert(MapKey::from_val(key).ok()?, value.clone()).ok()?;
             }
             _ => return None,
@@ -333,6 +333,6 @@ fn literal_value(literal: &Literal) -> Val {
     }
 }
 
-fn fail(message: String, span: Span) -> Node {
-    Node::Fail(failure(message).at(span))
+fn fail(message: String, span: Span) -> ExprNode {
+    ExprNode::Fail(failure(message).at(span))
 }

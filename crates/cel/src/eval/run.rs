@@ -3,7 +3,7 @@
 use kiln_value::Str;
 
 use super::access;
-use super::node::{Call, Chain, ChainStep, CompiledProgram, Item, Node};
+use super::node::{CallNode, Chain, ChainStep, CompiledProgram, ExprNode, Item};
 use super::session::Session;
 use crate::env::Overload;
 use crate::error::{EvalFailure, failure, no_such_overload};
@@ -37,15 +37,15 @@ impl<'r, 'h> EvalRun<'r, 'h> {
         self.session.context.meter.charge(units)
     }
 
-    pub(super) fn eval(&mut self, node: &Node) -> EvalResult {
+    pub(super) fn eval(&mut self, node: &ExprNode) -> EvalResult {
         match node {
-            Node::Const(value) => Ok(value.clone()),
-            Node::Variable(slot, fields, span) => {
+            ExprNode::Const(value) => Ok(value.clone()),
+            ExprNode::Variable(slot, fields, span) => {
                 self.charge(1 + fields.len() as u64)?;
                 let value = self.session.variable(*slot)?;
                 access::path(value, fields).map_err(|error| error.at(*span))
             }
-            Node::Local(slot, fields, span) => {
+            ExprNode::Local(slot, fields, span) => {
                 self.charge(1 + fields.len() as u64)?;
                 match &self.locals[*slot as usize] {
                     Local::Value(value) => {
@@ -54,22 +54,22 @@ impl<'r, 'h> EvalRun<'r, 'h> {
                     _ => Err(failure("a loop variable is used outside of its loop")),
                 }
             }
-            Node::Lazy(slot) => self.lazy(*slot),
-            Node::Chain(chain) => self.chain(chain),
-            Node::Unary(unary) => self.unary(unary.0, &unary.1, unary.2),
-            Node::Logic(op, terms) => self.logic(*op, terms),
-            Node::Ternary(parts, span) => self.ternary(parts, *span),
-            Node::List(items) => self.list(items),
-            Node::Map(entries, span) => self.map(entries).map_err(|error| error.at(*span)),
-            Node::Struct(structure) => self.structure(&structure.0, &structure.1),
-            Node::Call(call) => self.call(None, call),
-            Node::Bind(bind) => {
+            ExprNode::Lazy(slot) => self.lazy(*slot),
+            ExprNode::Chain(chain) => self.chain(chain),
+            ExprNode::Unary(unary) => self.unary(unary.0, &unary.1, unary.2),
+            ExprNode::Logic(op, terms) => self.logic(*op, terms),
+            ExprNode::Ternary(parts, span) => self.ternary(parts, *span),
+            ExprNode::List(items) => self.list(items),
+            ExprNode::Map(entries, span) => self.map(entries).map_err(|error| error.at(*span)),
+            ExprNode::Struct(structure) => self.structure(&structure.0, &structure.1),
+            ExprNode::Call(call) => self.call(None, call),
+            ExprNode::Bind(bind) => {
                 for slot in &bind.0 {
                     self.locals[*slot as usize] = Local::Unset;
                 }
                 self.eval(&bind.1)
             }
-            Node::Fail(error) => Err(error.clone()),
+            ExprNode::Fail(error) => Err(error.clone()),
         }
     }
 
@@ -108,7 +108,7 @@ impl<'r, 'h> EvalRun<'r, 'h> {
         match step {
             ChainStep::Binary(op, right) => {
                 // A fixed operand is used where it is.
-                if let Node::Const(right) = right {
+                if let ExprNode::Const(right) = right {
                     return super::operators::binary(*op, &value, right, &mut self.session.context);
                 }
                 let right = self.eval(right)?;
@@ -159,7 +159,7 @@ impl<'r, 'h> EvalRun<'r, 'h> {
     }
 
     #[inline(never)]
-    fn or(&mut self, value: Val, other: &Node, unwrapped: bool) -> EvalResult {
+    fn or(&mut self, value: Val, other: &ExprNode, unwrapped: bool) -> EvalResult {
         self.charge(1)?;
         match value {
             Val::Optional(Some(nested)) if unwrapped => Ok(nested.value.clone()),
@@ -174,7 +174,7 @@ impl<'r, 'h> EvalRun<'r, 'h> {
     }
 
     #[inline(never)]
-    fn unary(&mut self, op: UnaryOp, operand: &Node, span: Span) -> EvalResult {
+    fn unary(&mut self, op: UnaryOp, operand: &ExprNode, span: Span) -> EvalResult {
         let value = self.eval(operand)?;
         self.charge(1)?;
         let result = match (op, &value) {
@@ -193,7 +193,7 @@ impl<'r, 'h> EvalRun<'r, 'h> {
 
     /// `&&` and `||`: the first term that decides ends it; otherwise the first error counts.
     #[inline(never)]
-    fn logic(&mut self, op: LogicOp, terms: &[Node]) -> EvalResult {
+    fn logic(&mut self, op: LogicOp, terms: &[ExprNode]) -> EvalResult {
         let decisive = op == LogicOp::Or;
         let mut problem = None;
         for term in terms {
@@ -213,7 +213,7 @@ impl<'r, 'h> EvalRun<'r, 'h> {
     }
 
     #[inline(never)]
-    fn ternary(&mut self, parts: &[Node; 3], span: Span) -> EvalResult {
+    fn ternary(&mut self, parts: &[ExprNode; 3], span: Span) -> EvalResult {
         match self.eval(&parts[0])? {
             Val::Bool(true) => self.eval(&parts[1]),
             Val::Bool(false) => self.eval(&parts[2]),
@@ -247,7 +247,7 @@ impl<'r, 'h> EvalRun<'r, 'h> {
     }
 
     #[inline(never)]
-    fn map(&mut self, entries: &[(Node, Item)]) -> EvalResult {
+    fn map(&mut self, entries: &[(ExprNode, Item)]) -> EvalResult {
         self.charge(30)?;
         let mut map = MapBuilder::with_capacity(entries.len());
         for (key, item) in entries {
@@ -272,14 +272,14 @@ impl<'r, 'h> EvalRun<'r, 'h> {
     }
 
     #[inline(never)]
-    pub(super) fn call(&mut self, receiver: Option<Val>, call: &Call) -> EvalResult {
+    pub(super) fn call(&mut self, receiver: Option<Val>, call: &CallNode) -> EvalResult {
         let start = self.session.arguments.len();
         let outcome = self.call_with(receiver, call, start);
         self.session.arguments.truncate(start);
         outcome.map_err(|error| error.at(call.span))
     }
 
-    fn call_with(&mut self, receiver: Option<Val>, call: &Call, start: usize) -> EvalResult {
+    fn call_with(&mut self, receiver: Option<Val>, call: &CallNode, start: usize) -> EvalResult {
         self.session.arguments.extend(receiver);
         for arg in &call.args {
             let value = self.eval(arg)?;

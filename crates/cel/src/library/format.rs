@@ -7,7 +7,7 @@ use kiln_text::float::{self, Style};
 use crate::Val;
 use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
-use crate::value::List;
+use crate::value::CelList;
 use crate::value::time::format_duration;
 
 /// Digits after the point when the clause names none.
@@ -19,7 +19,11 @@ pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFa
     write(context, args, newest)
 }
 
-fn newest(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<(), EvalFailure> {
+fn newest(
+    writer: &mut FormatWriter<'_, '_>,
+    clause: Clause,
+    value: &Val,
+) -> Result<(), EvalFailure> {
     writer.clause(clause, value)
 }
 
@@ -27,11 +31,11 @@ fn newest(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<()
 pub(super) fn write<'c>(
     context: &mut Context<'c>,
     args: &[Val],
-    write_clause: impl Fn(&mut Writer<'_, 'c>, Clause, &Val) -> Result<(), EvalFailure>,
+    write_clause: impl Fn(&mut FormatWriter<'_, 'c>, Clause, &Val) -> Result<(), EvalFailure>,
 ) -> Result<Val, EvalFailure> {
     let [Val::String(text), Val::List(values)] = args else { return Err(no_such_overload()) };
     context.meter.charge_text(text.len() as u64)?;
-    let mut writer = Writer { context, out: String::with_capacity(text.len()) };
+    let mut writer = FormatWriter { context, out: String::with_capacity(text.len()) };
     let mut next = 0;
     let mut rest = text.as_str();
     while let Some(at) = rest.find('%') {
@@ -91,7 +95,7 @@ fn unknown(verb: char) -> String {
     format!("could not parse formatting clause: unrecognized formatting clause \"{verb}\"")
 }
 
-fn argument(values: &List, index: usize) -> Result<Val, EvalFailure> {
+fn argument(values: &CelList, index: usize) -> Result<Val, EvalFailure> {
     values.get(index).ok_or_else(|| failure(format!("index {index} out of range")))
 }
 
@@ -119,12 +123,12 @@ impl Clause {
     }
 }
 
-pub(super) struct Writer<'c, 'h> {
+pub(super) struct FormatWriter<'c, 'h> {
     context: &'c mut Context<'h>,
     out: String,
 }
 
-impl Writer<'_, '_> {
+impl FormatWriter<'_, '_> {
     pub(super) fn push(&mut self, text: &str) -> Result<(), EvalFailure> {
         self.context.meter.charge_text(text.len() as u64)?;
         self.out.push_str(text);
@@ -237,7 +241,7 @@ impl Writer<'_, '_> {
         let mut entries = Vec::with_capacity(map.len());
         for (key, value) in map.iter() {
             self.context.meter.charge(1)?;
-            let mut text = Writer { context: self.context, out: String::new() };
+            let mut text = FormatWriter { context: self.context, out: String::new() };
             text.value(&key)?;
             entries.push((text.out, value));
         }

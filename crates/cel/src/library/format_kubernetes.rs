@@ -4,7 +4,7 @@
 use kiln_text::float::{self, Style};
 use kiln_text::quote::quote;
 
-use super::format::{Clause, Writer, write};
+use super::format::{Clause, FormatWriter, write};
 use crate::Val;
 use crate::error::{EvalFailure, failure};
 use crate::eval::Context;
@@ -17,7 +17,11 @@ pub(super) fn run(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFa
     write(context, args, clause)
 }
 
-fn clause(writer: &mut Writer<'_, '_>, clause: Clause, value: &Val) -> Result<(), EvalFailure> {
+fn clause(
+    writer: &mut FormatWriter<'_, '_>,
+    clause: Clause,
+    value: &Val,
+) -> Result<(), EvalFailure> {
     let refused = |what: &str| {
         let name = value.type_name();
         Err(failure(format!(
@@ -90,7 +94,7 @@ fn raised(number: &str) -> String {
 }
 
 /// A part of a list or a map, as expressions write it.
-fn literal(writer: &mut Writer<'_, '_>, value: &Val) -> Result<(), EvalFailure> {
+fn literal(writer: &mut FormatWriter<'_, '_>, value: &Val) -> Result<(), EvalFailure> {
     match value {
         Val::Null => writer.push("null"),
         Val::Bool(b) => writer.push(if *b { "true" } else { "false" }),

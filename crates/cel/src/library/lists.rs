@@ -8,7 +8,7 @@ use crate::budget::Meter;
 use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
 use crate::syntax::ast::BinaryOp;
-use crate::value::{List, compare, equal};
+use crate::value::{CelList, compare, equal};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.add(slice, &["(list(A)).slice(int, int): list(A)"]);
@@ -97,7 +97,7 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(includes, &["(list(A)).includes(A): bool"]);
 }
 
-fn list(args: &[Val]) -> Result<&List, EvalFailure> {
+fn list(args: &[Val]) -> Result<&CelList, EvalFailure> {
     match &args[0] {
         Val::List(list) => Ok(list),
         _ => Err(no_such_overload()),
@@ -141,7 +141,7 @@ fn flatten(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> 
 }
 
 fn flatten_into(
-    list: &List,
+    list: &CelList,
     depth: i64,
     flat: &mut Vec<Val>,
     meter: &mut Meter<'_>,
@@ -220,7 +220,7 @@ fn range(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     Val::list((0..count).map(Val::Int).collect())
 }
 
-fn end(args: &[Val], get: impl Fn(&List) -> Option<Val>) -> Result<Val, EvalFailure> {
+fn end(args: &[Val], get: impl Fn(&CelList) -> Option<Val>) -> Result<Val, EvalFailure> {
     get(list(args)?).map_or(Ok(Val::none()), Val::some)
 }
 

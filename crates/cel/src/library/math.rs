@@ -6,7 +6,7 @@ use super::Registry;
 use crate::Val;
 use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
-use crate::value::{List, compare};
+use crate::value::{CelList, compare};
 
 pub(super) fn register(registry: &mut Registry) {
     for (run, name) in
@@ -83,7 +83,7 @@ fn extreme(context: &mut Context<'_>, args: &[Val], wanted: Ordering) -> Result<
     }
 }
 
-fn list_first(list: &List) -> Result<Val, EvalFailure> {
+fn list_first(list: &CelList) -> Result<Val, EvalFailure> {
     list.get(0).ok_or_else(|| failure("math.greatest and math.least need at least one argument"))
 }
 

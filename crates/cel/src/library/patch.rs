@@ -6,7 +6,7 @@ use super::Registry;
 use crate::Val;
 use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
-use crate::value::{JsonForm, Keys, List, to_json};
+use crate::value::{CelList, JsonForm, Keys, to_json};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.add(escape_key, &["jsonpatch.escapeKey(string): string"]);
@@ -55,7 +55,7 @@ fn patch_value(value: &Val, name: &str, room: &mut u64) -> Result<Value, String>
             Ok(Value::Map(map))
         }
         // Lists and maps pass their own name on.
-        Val::List(list @ List::Built(_)) => list
+        Val::List(list @ CelList::Built(_)) => list
             .iter()
             .map(|element| {
                 take(room)?;

@@ -4,7 +4,7 @@ use super::Registry;
 use crate::Val;
 use crate::error::{EvalFailure, no_such_overload};
 use crate::eval::Context;
-use crate::value::{List, equal};
+use crate::value::{CelList, equal};
 
 pub(super) fn register(registry: &mut Registry) {
     registry.add(
@@ -24,14 +24,14 @@ pub(super) fn register(registry: &mut Registry) {
     registry.add(intersects, &["sets.intersects(list(A), list(A)): bool"]);
 }
 
-fn lists(args: &[Val]) -> Result<(&List, &List), EvalFailure> {
+fn lists(args: &[Val]) -> Result<(&CelList, &CelList), EvalFailure> {
     match args {
         [Val::List(a), Val::List(b)] => Ok((a, b)),
         _ => Err(no_such_overload()),
     }
 }
 
-fn contains(context: &mut Context<'_>, list: &List, wanted: &Val) -> Result<bool, EvalFailure> {
+fn contains(context: &mut Context<'_>, list: &CelList, wanted: &Val) -> Result<bool, EvalFailure> {
     for value in list {
         context.meter.charge(1)?;
         if equal(&value, wanted, &mut context.meter)? {
@@ -43,8 +43,8 @@ fn contains(context: &mut Context<'_>, list: &List, wanted: &Val) -> Result<bool
 
 fn contains_all(
     context: &mut Context<'_>,
-    list: &List,
-    wanted: &List,
+    list: &CelList,
+    wanted: &CelList,
 ) -> Result<bool, EvalFailure> {
     for value in wanted {
         if !contains(context, list, &value)? {

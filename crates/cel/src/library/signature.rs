@@ -19,7 +19,7 @@ pub(super) struct Signature {
 /// # Panics
 /// When a table is wrong; building any environment shows it.
 pub(super) fn parse(text: &'static str) -> Signature {
-    let mut reader = Reader { text, rest: text };
+    let mut reader = SignatureReader { text, rest: text };
     let mut params = Vec::new();
     let member = reader.accept("(");
     if member {
@@ -43,12 +43,12 @@ pub(super) fn parse(text: &'static str) -> Signature {
     Signature { name, params, result, member }
 }
 
-struct Reader {
+struct SignatureReader {
     text: &'static str,
     rest: &'static str,
 }
 
-impl Reader {
+impl SignatureReader {
     fn accept(&mut self, token: &str) -> bool {
         let found = self.rest.strip_prefix(token);
         self.rest = found.unwrap_or(self.rest);

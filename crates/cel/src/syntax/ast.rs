@@ -82,10 +82,10 @@ pub(crate) enum ExprKind {
         no: ExprId,
     },
     List(Vec<Element>),
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
     Struct {
         name: Str,
-        fields: Vec<Field>,
+        fields: Vec<MessageField>,
     },
     /// A macro that walks a list or a map.
     Loop(Box<Loop>),
@@ -121,14 +121,14 @@ pub(crate) struct Element {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct MapEntry {
     pub(crate) key: ExprId,
     pub(crate) value: ExprId,
     pub(crate) optional: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Field {
+pub(crate) struct MessageField {
     pub(crate) name: Str,
     pub(crate) value: ExprId,
     pub(crate) optional: bool,

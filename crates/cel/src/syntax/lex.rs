@@ -5,7 +5,7 @@ use crate::error::Issue;
 
 /// What a piece of an expression is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Token {
+pub enum CelToken {
     Int,
     UInt,
     Float,
@@ -49,13 +49,13 @@ pub enum Token {
 ///
 /// # Errors
 /// When the source holds something that is not a token, such as a text without an end.
-pub fn lex(source: &str) -> Result<Vec<(Token, Span)>, Issue> {
+pub fn lex(source: &str) -> Result<Vec<(CelToken, Span)>, Issue> {
     let mut lexer = Lexer { source, bytes: source.as_bytes(), at: 0 };
     let mut tokens = Vec::with_capacity(source.len() / 3 + 1);
     loop {
         let (token, span) = lexer.next()?;
         tokens.push((token, span));
-        if token == Token::End {
+        if token == CelToken::End {
             return Ok(tokens);
         }
     }
@@ -72,7 +72,7 @@ impl Lexer<'_> {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
-    fn next(&mut self) -> Result<(Token, Span), Issue> {
+    fn next(&mut self) -> Result<(CelToken, Span), Issue> {
         self.skip_blank();
         let start = self.at;
         let token = self.token(start)?;
@@ -92,31 +92,31 @@ impl Lexer<'_> {
         }
     }
 
-    fn token(&mut self, start: usize) -> Result<Token, Issue> {
+    fn token(&mut self, start: usize) -> Result<CelToken, Issue> {
         if self.at >= self.bytes.len() {
-            return Ok(Token::End);
+            return Ok(CelToken::End);
         }
         let byte = self.peek(0);
         let simple = match byte {
             b'.' if self.peek(1).is_ascii_digit() => return self.number(),
-            b'.' => Token::Dot,
-            b',' => Token::Comma,
-            b':' => Token::Colon,
-            b'?' => Token::Question,
-            b'-' => Token::Minus,
-            b'+' => Token::Plus,
-            b'*' => Token::Star,
-            b'/' => Token::Slash,
-            b'%' => Token::Percent,
-            b'(' => Token::OpenParen,
-            b')' => Token::CloseParen,
-            b'[' => Token::OpenBracket,
-            b']' => Token::CloseBracket,
-            b'{' => Token::OpenBrace,
-            b'}' => Token::CloseBrace,
+            b'.' => CelToken::Dot,
+            b',' => CelToken::Comma,
+            b':' => CelToken::Colon,
+            b'?' => CelToken::Question,
+            b'-' => CelToken::Minus,
+            b'+' => CelToken::Plus,
+            b'*' => CelToken::Star,
+            b'/' => CelToken::Slash,
+            b'%' => CelToken::Percent,
+            b'(' => CelToken::OpenParen,
+            b')' => CelToken::CloseParen,
+            b'[' => CelToken::OpenBracket,
+            b']' => CelToken::CloseBracket,
+            b'{' => CelToken::OpenBrace,
+            b'}' => CelToken::CloseBrace,
             b'!' | b'<' | b'>' | b'=' | b'&' | b'|' => return self.operator(start),
             b'0'..=b'9' => return self.number(),
-            b'"' | b'\'' => return self.string(start, Token::String, false),
+            b'"' | b'\'' => return self.string(start, CelToken::String, false),
             b'`' => return self.quoted(start),
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => return self.word(start),
             _ => return Err(self.unrecognized(start)),
@@ -132,28 +132,28 @@ impl Lexer<'_> {
         Issue::new(format!("Syntax error: token recognition error at: '{bad}'"), span)
     }
 
-    fn operator(&mut self, start: usize) -> Result<Token, Issue> {
+    fn operator(&mut self, start: usize) -> Result<CelToken, Issue> {
         let (token, length) = match (self.peek(0), self.peek(1)) {
-            (b'!', b'=') => (Token::NotEqual, 2),
-            (b'!', _) => (Token::Bang, 1),
-            (b'<', b'=') => (Token::LessEqual, 2),
-            (b'<', _) => (Token::Less, 1),
-            (b'>', b'=') => (Token::GreaterEqual, 2),
-            (b'>', _) => (Token::Greater, 1),
-            (b'=', b'=') => (Token::EqualEqual, 2),
-            (b'&', b'&') => (Token::AndAnd, 2),
-            (b'|', b'|') => (Token::OrOr, 2),
+            (b'!', b'=') => (CelToken::NotEqual, 2),
+            (b'!', _) => (CelToken::Bang, 1),
+            (b'<', b'=') => (CelToken::LessEqual, 2),
+            (b'<', _) => (CelToken::Less, 1),
+            (b'>', b'=') => (CelToken::GreaterEqual, 2),
+            (b'>', _) => (CelToken::Greater, 1),
+            (b'=', b'=') => (CelToken::EqualEqual, 2),
+            (b'&', b'&') => (CelToken::AndAnd, 2),
+            (b'|', b'|') => (CelToken::OrOr, 2),
             _ => return Err(self.unrecognized(start)),
         };
         self.at += length;
         Ok(token)
     }
 
-    fn number(&mut self) -> Result<Token, Issue> {
+    fn number(&mut self) -> Result<CelToken, Issue> {
         if self.peek(0) == b'0' && self.peek(1) == b'x' && self.peek(2).is_ascii_hexdigit() {
             self.at += 2;
             self.skip_while(|b| b.is_ascii_hexdigit());
-            return Ok(self.unsigned_or(Token::Int));
+            return Ok(self.unsigned_or(CelToken::Int));
         }
         self.skip_while(|b| b.is_ascii_digit());
         let mut float = false;
@@ -170,13 +170,13 @@ impl Lexer<'_> {
                 self.skip_while(|b| b.is_ascii_digit());
             }
         }
-        Ok(if float { Token::Float } else { self.unsigned_or(Token::Int) })
+        Ok(if float { CelToken::Float } else { self.unsigned_or(CelToken::Int) })
     }
 
-    fn unsigned_or(&mut self, other: Token) -> Token {
+    fn unsigned_or(&mut self, other: CelToken) -> CelToken {
         if matches!(self.peek(0), b'u' | b'U') {
             self.at += 1;
-            return Token::UInt;
+            return CelToken::UInt;
         }
         other
     }
@@ -187,30 +187,30 @@ impl Lexer<'_> {
         }
     }
 
-    fn word(&mut self, start: usize) -> Result<Token, Issue> {
+    fn word(&mut self, start: usize) -> Result<CelToken, Issue> {
         let prefix = self.peek(0).to_ascii_lowercase();
         let next = self.peek(1);
         if matches!(next, b'"' | b'\'') && matches!(prefix, b'r' | b'b') {
             self.at += 1;
-            let token = if prefix == b'b' { Token::Bytes } else { Token::String };
+            let token = if prefix == b'b' { CelToken::Bytes } else { CelToken::String };
             return self.string(start, token, prefix == b'r');
         }
         if prefix == b'b' && matches!(next, b'r' | b'R') && matches!(self.peek(2), b'"' | b'\'') {
             self.at += 2;
-            return self.string(start, Token::Bytes, true);
+            return self.string(start, CelToken::Bytes, true);
         }
         self.skip_while(|b| b.is_ascii_alphanumeric() || b == b'_');
         Ok(match &self.source[start..self.at] {
-            "in" => Token::In,
-            "true" => Token::True,
-            "false" => Token::False,
-            "null" => Token::Null,
-            _ => Token::Ident,
+            "in" => CelToken::In,
+            "true" => CelToken::True,
+            "false" => CelToken::False,
+            "null" => CelToken::Null,
+            _ => CelToken::Ident,
         })
     }
 
     /// Skips to the closing quote; what is inside is read later, see `literal`.
-    fn string(&mut self, start: usize, token: Token, raw: bool) -> Result<Token, Issue> {
+    fn string(&mut self, start: usize, token: CelToken, raw: bool) -> Result<CelToken, Issue> {
         let quote = self.peek(0);
         let triple = self.peek(1) == quote && self.peek(2) == quote;
         self.at += if triple { 3 } else { 1 };
@@ -236,7 +236,7 @@ impl Lexer<'_> {
         Err(Issue::new("Syntax error: unterminated string literal", Span::new(start, end)))
     }
 
-    fn quoted(&mut self, start: usize) -> Result<Token, Issue> {
+    fn quoted(&mut self, start: usize) -> Result<CelToken, Issue> {
         self.at += 1;
         self.skip_while(|b| {
             b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-' | b'/' | b' ')
@@ -245,6 +245,6 @@ impl Lexer<'_> {
             return Err(self.unrecognized(start));
         }
         self.at += 1;
-        Ok(Token::Quoted)
+        Ok(CelToken::Quoted)
     }
 }

@@ -3,7 +3,7 @@
 use kiln_value::Str;
 
 use super::ast::{ExprId, ExprKind, Literal, Loop, LoopKind};
-use super::parse::{Parsed, Parser};
+use super::parse::{CelParser, Parsed};
 use crate::Span;
 use crate::error::Issue;
 
@@ -27,7 +27,7 @@ pub(crate) const MACROS: &[(&str, &str)] = &[
 
 /// The rewritten call, or `None` when it is not a macro.
 pub(super) fn expand(
-    parser: &mut Parser<'_>,
+    parser: &mut CelParser<'_>,
     target: Option<ExprId>,
     function: &str,
     args: &[ExprId],
@@ -79,7 +79,7 @@ pub(super) fn expand(
     }
 }
 
-fn has(parser: &mut Parser<'_>, arg: ExprId, span: Span) -> Parsed<Option<ExprId>> {
+fn has(parser: &mut CelParser<'_>, arg: ExprId, span: Span) -> Parsed<Option<ExprId>> {
     match &parser.exprs[arg.index()].kind {
         ExprKind::Select { operand, field, optional: false } => {
             let (operand, field) = (*operand, field.clone());
@@ -90,7 +90,7 @@ fn has(parser: &mut Parser<'_>, arg: ExprId, span: Span) -> Parsed<Option<ExprId
 }
 
 fn comprehension(
-    parser: &mut Parser<'_>,
+    parser: &mut CelParser<'_>,
     range: ExprId,
     function: &str,
     args: &[ExprId],
@@ -132,7 +132,7 @@ fn comprehension(
     Ok(Some(parser.add(ExprKind::Loop(Box::new(it)), span)))
 }
 
-fn variable_name(parser: &Parser<'_>, arg: ExprId, problem: &str) -> Parsed<Str> {
+fn variable_name(parser: &CelParser<'_>, arg: ExprId, problem: &str) -> Parsed<Str> {
     match &parser.exprs[arg.index()].kind {
         ExprKind::Ident { name, absolute: false } => Ok(name.clone()),
         _ => Err(Issue::new(problem, parser.span_of(arg))),
@@ -140,7 +140,7 @@ fn variable_name(parser: &Parser<'_>, arg: ExprId, problem: &str) -> Parsed<Str>
 }
 
 /// One argument is a list or a number, more are put into a list.
-fn extreme(parser: &mut Parser<'_>, function: &str, args: &[ExprId], span: Span) -> Parsed {
+fn extreme(parser: &mut CelParser<'_>, function: &str, args: &[ExprId], span: Span) -> Parsed {
     for arg in args {
         let number = match &parser.exprs[arg.index()].kind {
             ExprKind::Literal(Literal::Int(_) | Literal::UInt(_) | Literal::Double(_)) => true,
@@ -170,7 +170,7 @@ fn extreme(parser: &mut Parser<'_>, function: &str, args: &[ExprId], span: Span)
 }
 
 fn block(
-    parser: &mut Parser<'_>,
+    parser: &mut CelParser<'_>,
     function: &str,
     args: &[ExprId],
     span: Span,

@@ -6,6 +6,6 @@ mod literal;
 mod macros;
 mod parse;
 
-pub use lex::{Token, lex};
+pub use lex::{CelToken, lex};
 pub(crate) use macros::MACROS;
 pub(crate) use parse::{Dialect, parse};

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use kiln_value::Str;
 
 use super::ast::{
-    Ast, BinaryOp, Element, Entry, Expr, ExprId, ExprKind, Field, Literal, LogicOp, UnaryOp,
+    Ast, BinaryOp, Element, Expr, ExprId, ExprKind, Literal, LogicOp, MapEntry, MessageField,
+    UnaryOp,
 };
-use super::lex::{Token, lex};
+use super::lex::{CelToken, lex};
 use super::{literal, macros};
 use crate::Span;
 use crate::error::{CompileError, Issue};
@@ -71,9 +72,9 @@ pub(crate) fn parse(source: &str, dialect: &Dialect) -> Result<Ast, CompileError
         }
     }
     let tokens = lex(source).map_err(fail)?;
-    let mut parser = Parser { source, dialect, tokens, at: 0, depth: 0, exprs: Vec::new() };
+    let mut parser = CelParser { source, dialect, tokens, at: 0, depth: 0, exprs: Vec::new() };
     let root = parser.expr().and_then(|root| match parser.peek() {
-        Token::End => Ok(root),
+        CelToken::End => Ok(root),
         _ => Err(parser.unexpected("the end of the expression")),
     });
     root.map(|root| Ast { exprs: parser.exprs, root }).map_err(fail)
@@ -81,17 +82,17 @@ pub(crate) fn parse(source: &str, dialect: &Dialect) -> Result<Ast, CompileError
 
 pub(super) type Parsed<T = ExprId> = Result<T, Issue>;
 
-pub(super) struct Parser<'s> {
+pub(super) struct CelParser<'s> {
     source: &'s str,
     pub(super) dialect: &'s Dialect,
-    tokens: Vec<(Token, Span)>,
+    tokens: Vec<(CelToken, Span)>,
     at: usize,
     depth: usize,
     pub(super) exprs: Vec<Expr>,
 }
 
-impl Parser<'_> {
-    fn peek(&self) -> Token {
+impl CelParser<'_> {
+    fn peek(&self) -> CelToken {
         self.tokens[self.at].0
     }
 
@@ -112,7 +113,7 @@ impl Parser<'_> {
         span
     }
 
-    fn accept(&mut self, token: Token) -> bool {
+    fn accept(&mut self, token: CelToken) -> bool {
         let found = self.peek() == token;
         if found {
             self.advance();
@@ -120,14 +121,14 @@ impl Parser<'_> {
         found
     }
 
-    fn expect(&mut self, token: Token, words: &str) -> Parsed<Span> {
+    fn expect(&mut self, token: CelToken, words: &str) -> Parsed<Span> {
         if self.peek() == token { Ok(self.advance()) } else { Err(self.unexpected(words)) }
     }
 
     fn unexpected(&self, wanted: &str) -> Issue {
         let span = self.span();
         let found = match self.peek() {
-            Token::End => "<EOF>",
+            CelToken::End => "<EOF>",
             _ => self.text(span),
         };
         Issue::new(format!("Syntax error: mismatched input '{found}' expecting {wanted}"), span)
@@ -152,9 +153,9 @@ impl Parser<'_> {
             return Err(Issue::new(message, self.span()));
         }
         let mut result = self.or()?;
-        if self.accept(Token::Question) {
+        if self.accept(CelToken::Question) {
             let yes = self.or()?;
-            self.expect(Token::Colon, "':'")?;
+            self.expect(CelToken::Colon, "':'")?;
             let no = self.expr()?;
             let span = self.span_of(result).to(self.span_of(no));
             result = self.add(ExprKind::Ternary { condition: result, yes, no }, span);
@@ -164,12 +165,17 @@ impl Parser<'_> {
     }
 
     fn or(&mut self) -> Parsed {
-        self.logic(LogicOp::Or, Token::OrOr, |parser| {
-            parser.logic(LogicOp::And, Token::AndAnd, |parser| parser.binary(0))
+        self.logic(LogicOp::Or, CelToken::OrOr, |parser| {
+            parser.logic(LogicOp::And, CelToken::AndAnd, |parser| parser.binary(0))
         })
     }
 
-    fn logic(&mut self, op: LogicOp, token: Token, term: impl Fn(&mut Self) -> Parsed) -> Parsed {
+    fn logic(
+        &mut self,
+        op: LogicOp,
+        token: CelToken,
+        term: impl Fn(&mut Self) -> Parsed,
+    ) -> Parsed {
         let first = term(self)?;
         if self.peek() != token {
             return Ok(first);
@@ -199,8 +205,8 @@ impl Parser<'_> {
 
     fn unary(&mut self) -> Parsed {
         let (token, op) = match self.peek() {
-            Token::Bang => (Token::Bang, UnaryOp::Not),
-            Token::Minus => (Token::Minus, UnaryOp::Negate),
+            CelToken::Bang => (CelToken::Bang, UnaryOp::Not),
+            CelToken::Minus => (CelToken::Minus, UnaryOp::Negate),
             _ => return self.member(),
         };
         let span = self.span();
@@ -209,7 +215,7 @@ impl Parser<'_> {
             count += 1;
         }
         // A minus directly before a number belongs to it: -9223372036854775808 has no positive twin.
-        if op == UnaryOp::Negate && matches!(self.peek(), Token::Int | Token::Float) {
+        if op == UnaryOp::Negate && matches!(self.peek(), CelToken::Int | CelToken::Float) {
             let negative = count % 2 == 1;
             let number = self.number(negative, if negative { span } else { self.span() })?;
             return self.postfix(number);
@@ -232,16 +238,16 @@ impl Parser<'_> {
     fn postfix(&mut self, mut operand: ExprId) -> Parsed {
         loop {
             match self.peek() {
-                Token::Dot => operand = self.selection(operand)?,
-                Token::OpenBracket => {
+                CelToken::Dot => operand = self.selection(operand)?,
+                CelToken::OpenBracket => {
                     let open = self.advance();
-                    let optional = self.accept(Token::Question);
+                    let optional = self.accept(CelToken::Question);
                     let index = self.expr()?;
-                    let close = self.expect(Token::CloseBracket, "']'")?;
+                    let close = self.expect(CelToken::CloseBracket, "']'")?;
                     operand =
                         self.add(ExprKind::Index { operand, index, optional }, open.to(close));
                 }
-                Token::OpenBrace => match self.struct_name(operand) {
+                CelToken::OpenBrace => match self.struct_name(operand) {
                     Some(name) => operand = self.structure(name, operand)?,
                     None => return Ok(operand),
                 },
@@ -252,9 +258,9 @@ impl Parser<'_> {
 
     fn selection(&mut self, operand: ExprId) -> Parsed {
         let dot = self.advance();
-        let optional = self.accept(Token::Question);
+        let optional = self.accept(CelToken::Question);
         let (field, span) = self.field_name()?;
-        if self.peek() != Token::OpenParen || optional {
+        if self.peek() != CelToken::OpenParen || optional {
             return Ok(self.add(ExprKind::Select { operand, field, optional }, dot.to(span)));
         }
         let (args, close) = self.arguments()?;
@@ -265,32 +271,32 @@ impl Parser<'_> {
     fn field_name(&mut self) -> Parsed<(Str, Span)> {
         let span = self.span();
         match self.peek() {
-            Token::Ident => {
+            CelToken::Ident => {
                 self.advance();
                 Ok((Str::new(self.text(span)), span))
             }
-            Token::Quoted if self.dialect.quoted_fields => {
+            CelToken::Quoted if self.dialect.quoted_fields => {
                 self.advance();
                 let text = self.text(span);
                 Ok((Str::new(&text[1..text.len() - 1]), span))
             }
-            Token::Quoted => Err(Issue::new("unsupported syntax: '`'", span)),
+            CelToken::Quoted => Err(Issue::new("unsupported syntax: '`'", span)),
             _ => Err(self.unexpected("IDENTIFIER")),
         }
     }
 
     fn arguments(&mut self) -> Parsed<(Vec<ExprId>, Span)> {
-        self.expect(Token::OpenParen, "'('")?;
+        self.expect(CelToken::OpenParen, "'('")?;
         let mut args = Vec::new();
-        if self.peek() != Token::CloseParen {
+        if self.peek() != CelToken::CloseParen {
             loop {
                 args.push(self.expr()?);
-                if !self.accept(Token::Comma) {
+                if !self.accept(CelToken::Comma) {
                     break;
                 }
             }
         }
-        let close = self.expect(Token::CloseParen, "')'")?;
+        let close = self.expect(CelToken::CloseParen, "')'")?;
         Ok((args, close))
     }
 
@@ -312,40 +318,40 @@ impl Parser<'_> {
     fn primary(&mut self) -> Parsed {
         let span = self.span();
         match self.peek() {
-            Token::Dot => {
+            CelToken::Dot => {
                 self.advance();
-                let name = self.expect(Token::Ident, "IDENTIFIER")?;
+                let name = self.expect(CelToken::Ident, "IDENTIFIER")?;
                 self.name(name, true)
             }
-            Token::Ident => {
+            CelToken::Ident => {
                 self.advance();
                 self.name(span, false)
             }
-            Token::OpenParen => {
+            CelToken::OpenParen => {
                 self.advance();
                 let inner = self.expr()?;
-                self.expect(Token::CloseParen, "')'")?;
+                self.expect(CelToken::CloseParen, "')'")?;
                 Ok(inner)
             }
-            Token::OpenBracket => self.list(),
-            Token::OpenBrace => self.map(),
-            Token::Int | Token::UInt | Token::Float => self.number(false, span),
-            Token::String => {
+            CelToken::OpenBracket => self.list(),
+            CelToken::OpenBrace => self.map(),
+            CelToken::Int | CelToken::UInt | CelToken::Float => self.number(false, span),
+            CelToken::String => {
                 self.advance();
                 let text = literal::string(self.text(span), span)?;
                 Ok(self.add(ExprKind::Literal(Literal::String(text)), span))
             }
-            Token::Bytes => {
+            CelToken::Bytes => {
                 self.advance();
                 let bytes = literal::bytes(self.text(span), span)?;
                 Ok(self.add(ExprKind::Literal(Literal::Bytes(Arc::from(bytes))), span))
             }
-            Token::True | Token::False => {
-                let value = self.peek() == Token::True;
+            CelToken::True | CelToken::False => {
+                let value = self.peek() == CelToken::True;
                 self.advance();
                 Ok(self.add(ExprKind::Literal(Literal::Bool(value)), span))
             }
-            Token::Null => {
+            CelToken::Null => {
                 self.advance();
                 Ok(self.add(ExprKind::Literal(Literal::Null), span))
             }
@@ -358,7 +364,7 @@ impl Parser<'_> {
         if RESERVED.contains(&name.as_str()) {
             return Err(Issue::new(format!("reserved identifier: {name}"), span));
         }
-        if self.peek() != Token::OpenParen {
+        if self.peek() != CelToken::OpenParen {
             return Ok(self.add(ExprKind::Ident { name, absolute }, span));
         }
         let (args, close) = self.arguments()?;
@@ -370,10 +376,10 @@ impl Parser<'_> {
         let span = self.advance();
         let text = self.text(span);
         let value = match token {
-            Token::Int => {
+            CelToken::Int => {
                 literal::int(text, negative).map(Literal::Int).ok_or("invalid int literal")
             }
-            Token::UInt => literal::uint(text).map(Literal::UInt).ok_or("invalid uint literal"),
+            CelToken::UInt => literal::uint(text).map(Literal::UInt).ok_or("invalid uint literal"),
             _ => text
                 .parse::<f64>()
                 .ok()
@@ -389,30 +395,30 @@ impl Parser<'_> {
     fn list(&mut self) -> Parsed {
         let open = self.advance();
         let mut elements = Vec::new();
-        while self.peek() != Token::CloseBracket {
-            let optional = self.accept(Token::Question);
+        while self.peek() != CelToken::CloseBracket {
+            let optional = self.accept(CelToken::Question);
             elements.push(Element { value: self.expr()?, optional });
-            if !self.accept(Token::Comma) {
+            if !self.accept(CelToken::Comma) {
                 break;
             }
         }
-        let close = self.expect(Token::CloseBracket, "']'")?;
+        let close = self.expect(CelToken::CloseBracket, "']'")?;
         Ok(self.add(ExprKind::List(elements), open.to(close)))
     }
 
     fn map(&mut self) -> Parsed {
         let open = self.advance();
         let mut entries = Vec::new();
-        while self.peek() != Token::CloseBrace {
-            let optional = self.accept(Token::Question);
+        while self.peek() != CelToken::CloseBrace {
+            let optional = self.accept(CelToken::Question);
             let key = self.expr()?;
-            self.expect(Token::Colon, "':'")?;
-            entries.push(Entry { key, value: self.expr()?, optional });
-            if !self.accept(Token::Comma) {
+            self.expect(CelToken::Colon, "':'")?;
+            entries.push(MapEntry { key, value: self.expr()?, optional });
+            if !self.accept(CelToken::Comma) {
                 break;
             }
         }
-        let close = self.expect(Token::CloseBrace, "'}'")?;
+        let close = self.expect(CelToken::CloseBrace, "'}'")?;
         Ok(self.add(ExprKind::Map(entries), open.to(close)))
     }
 
@@ -439,35 +445,35 @@ impl Parser<'_> {
     fn structure(&mut self, name: Str, operand: ExprId) -> Parsed {
         self.advance();
         let mut fields = Vec::new();
-        while self.peek() != Token::CloseBrace {
-            let optional = self.accept(Token::Question);
+        while self.peek() != CelToken::CloseBrace {
+            let optional = self.accept(CelToken::Question);
             let (name, span) = self.field_name()?;
-            self.expect(Token::Colon, "':'")?;
-            fields.push(Field { name, value: self.expr()?, optional, span });
-            if !self.accept(Token::Comma) {
+            self.expect(CelToken::Colon, "':'")?;
+            fields.push(MessageField { name, value: self.expr()?, optional, span });
+            if !self.accept(CelToken::Comma) {
                 break;
             }
         }
-        let close = self.expect(Token::CloseBrace, "'}'")?;
+        let close = self.expect(CelToken::CloseBrace, "'}'")?;
         let span = self.span_of(operand).to(close);
         Ok(self.add(ExprKind::Struct { name, fields }, span))
     }
 }
 
-fn binary_op(token: Token) -> Option<(BinaryOp, u8)> {
+fn binary_op(token: CelToken) -> Option<(BinaryOp, u8)> {
     Some(match token {
-        Token::EqualEqual => (BinaryOp::Equal, 0),
-        Token::NotEqual => (BinaryOp::NotEqual, 0),
-        Token::Less => (BinaryOp::Less, 0),
-        Token::LessEqual => (BinaryOp::LessEqual, 0),
-        Token::Greater => (BinaryOp::Greater, 0),
-        Token::GreaterEqual => (BinaryOp::GreaterEqual, 0),
-        Token::In => (BinaryOp::In, 0),
-        Token::Plus => (BinaryOp::Add, 1),
-        Token::Minus => (BinaryOp::Subtract, 1),
-        Token::Star => (BinaryOp::Multiply, 2),
-        Token::Slash => (BinaryOp::Divide, 2),
-        Token::Percent => (BinaryOp::Modulo, 2),
+        CelToken::EqualEqual => (BinaryOp::Equal, 0),
+        CelToken::NotEqual => (BinaryOp::NotEqual, 0),
+        CelToken::Less => (BinaryOp::Less, 0),
+        CelToken::LessEqual => (BinaryOp::LessEqual, 0),
+        CelToken::Greater => (BinaryOp::Greater, 0),
+        CelToken::GreaterEqual => (BinaryOp::GreaterEqual, 0),
+        CelToken::In => (BinaryOp::In, 0),
+        CelToken::Plus => (BinaryOp::Add, 1),
+        CelToken::Minus => (BinaryOp::Subtract, 1),
+        CelToken::Star => (BinaryOp::Multiply, 2),
+        CelToken::Slash => (BinaryOp::Divide, 2),
+        CelToken::Percent => (BinaryOp::Modulo, 2),
         _ => return None,
     })
 }

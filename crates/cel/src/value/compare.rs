@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use kiln_value::{Number, Value};
 
-use super::{List, Map, Val};
+use super::{CelList, Map, Val};
 use crate::budget::Meter;
 use crate::error::{EvalFailure, failure};
 
@@ -48,11 +48,11 @@ pub(crate) fn equal(a: &Val, b: &Val, meter: &mut Meter<'_>) -> Result<bool, Eva
     })
 }
 
-fn equal_lists(a: &List, b: &List, meter: &mut Meter<'_>) -> Result<bool, EvalFailure> {
+fn equal_lists(a: &CelList, b: &CelList, meter: &mut Meter<'_>) -> Result<bool, EvalFailure> {
     if a.len() != b.len() {
         return Ok(false);
     }
-    if let (List::Json(a), List::Json(b)) = (a, b)
+    if let (CelList::Json(a), CelList::Json(b)) = (a, b)
         && a.ptr_eq(b)
     {
         return Ok(!has_nan(&Value::List(a.clone())));

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use kiln_value::{Key, Number, Value};
 
 use super::time::format_duration;
-use super::{List, Map, MapKey, Val};
+use super::{CelList, Map, MapKey, Val};
 
 /// A value that has no plain form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(crate) fn to_json(value: &Val, form: JsonForm, room: &mut u64) -> Result<Val
             take(room, bytes.len())?;
             Value::from(BASE64_STANDARD.encode(bytes))
         }
-        Val::List(List::Json(list)) => Value::List(list.clone()),
+        Val::List(CelList::Json(list)) => Value::List(list.clone()),
         Val::List(list) => {
             list.iter().map(|element| to_json(&element, form, room)).collect::<Result<_, _>>()?
         }

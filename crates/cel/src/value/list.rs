@@ -8,7 +8,7 @@ use super::{Val, deeper, deepest};
 use crate::error::EvalFailure;
 
 #[derive(Clone, Debug)]
-pub enum List {
+pub enum CelList {
     /// A list of an object.
     Json(kiln_value::List),
     /// A list that an expression built.
@@ -22,24 +22,24 @@ pub struct Built {
     depth: u32,
 }
 
-impl List {
+impl CelList {
     pub(crate) fn new(elements: Vec<Val>) -> Result<Self, EvalFailure> {
         let depth = deeper(deepest(&elements))?;
-        Ok(List::Built(Arc::new(Built { elements, depth })))
+        Ok(CelList::Built(Arc::new(Built { elements, depth })))
     }
 
     pub(crate) fn depth(&self) -> u32 {
         match self {
-            List::Json(_) => 1,
-            List::Built(built) => built.depth,
+            CelList::Json(_) => 1,
+            CelList::Built(built) => built.depth,
         }
     }
 
     /// How many elements there are.
     pub fn len(&self) -> usize {
         match self {
-            List::Json(list) => list.len(),
-            List::Built(built) => built.elements.len(),
+            CelList::Json(list) => list.len(),
+            CelList::Built(built) => built.elements.len(),
         }
     }
 
@@ -51,21 +51,21 @@ impl List {
     /// The element at an index.
     pub fn get(&self, index: usize) -> Option<Val> {
         match self {
-            List::Json(list) => list.get(index).map(Val::from),
-            List::Built(built) => built.elements.get(index).cloned(),
+            CelList::Json(list) => list.get(index).map(Val::from),
+            CelList::Built(built) => built.elements.get(index).cloned(),
         }
     }
 
     /// The elements in order.
     pub fn iter(&self) -> Iter<'_> {
         match self {
-            List::Json(list) => Iter::Json(list.iter()),
-            List::Built(built) => Iter::Built(built.elements.iter()),
+            CelList::Json(list) => Iter::Json(list.iter()),
+            CelList::Built(built) => Iter::Built(built.elements.iter()),
         }
     }
 
     /// Both lists, one after the other.
-    pub(crate) fn concat(&self, other: &List) -> Result<List, EvalFailure> {
+    pub(crate) fn concat(&self, other: &CelList) -> Result<CelList, EvalFailure> {
         if self.is_empty() {
             return Ok(other.clone());
         }
@@ -75,7 +75,7 @@ impl List {
         let mut elements = Vec::with_capacity(self.len() + other.len());
         elements.extend(self.iter());
         elements.extend(other.iter());
-        List::new(elements)
+        CelList::new(elements)
     }
 }
 
@@ -108,7 +108,7 @@ impl Iterator for Iter<'_> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
-impl<'l> IntoIterator for &'l List {
+impl<'l> IntoIterator for &'l CelList {
     type Item = Val;
     type IntoIter = Iter<'l>;
     fn into_iter(self) -> Iter<'l> {

@@ -19,7 +19,7 @@ use kiln_value::{Number, Str, Value};
 pub(crate) use self::compare::{compare, equal};
 pub use self::convert::ToJsonError;
 pub(crate) use self::convert::{JsonForm, Keys, to_json};
-pub use self::list::List;
+pub use self::list::CelList;
 pub use self::map::{Map, MapKey};
 pub(crate) use self::map::{MapBuilder, MapPart};
 pub use self::time::Timestamp;
@@ -41,7 +41,7 @@ pub enum Val {
     /// Text.
     String(Str),
     Bytes(Arc<[u8]>),
-    List(List),
+    List(CelList),
     Map(Map),
     /// A span of time.
     Duration(Duration),
@@ -131,7 +131,7 @@ impl Val {
 
     /// A list of these elements.
     pub(crate) fn list(elements: Vec<Val>) -> Result<Self, EvalFailure> {
-        Ok(Val::List(List::new(elements)?))
+        Ok(Val::List(CelList::new(elements)?))
     }
 
     /// An optional with something in it.
@@ -276,7 +276,7 @@ impl From<&Value> for Val {
             Value::Number(Number::UInt(u)) => Val::UInt(*u),
             Value::Number(Number::Float(x)) => Val::Double(*x),
             Value::String(text) => Val::String(text.clone()),
-            Value::List(list) => Val::List(List::Json(list.clone())),
+            Value::List(list) => Val::List(CelList::Json(list.clone())),
             Value::Map(map) => Val::Map(Map::Json(map.clone())),
         }
     }
@@ -286,7 +286,7 @@ impl From<Value> for Val {
     fn from(value: Value) -> Self {
         match value {
             Value::String(text) => Val::String(text),
-            Value::List(list) => Val::List(List::Json(list)),
+            Value::List(list) => Val::List(CelList::Json(list)),
             Value::Map(map) => Val::Map(Map::Json(map)),
             other => Val::from(&other),
         }

@@ -4,7 +4,7 @@
 //! `files` alone is about what `helm template` prints. `helm` names a version where the two differ.
 
 use kiln_chart::{
-    Chart, HelmVersion, KubeVersion, MemoryFiles, Options, Release, SetKind, render,
+    Chart, ChartOptions, HelmVersion, KubeVersion, MemoryFiles, Release, SetKind, render,
     render_templates, set_value,
 };
 use kiln_testkit::{Case, Expected};
@@ -85,19 +85,19 @@ fn files(case: &Case) -> MemoryFiles {
     MemoryFiles::new(files)
 }
 
-fn options(case: &Case, helm: HelmVersion) -> Result<Options, String> {
+fn options(case: &Case, helm: HelmVersion) -> Result<ChartOptions, String> {
     let none = Value::map();
     let given = case.get("options").unwrap_or(&none);
     let text = |field: &str| given.get(field).and_then(Value::as_str);
     let is = |field: &str| given.get(field).and_then(Value::as_bool).unwrap_or_default();
-    let usual = Options::default();
+    let usual = ChartOptions::default();
     let kube_version = match text("kubeVersion") {
         None => usual.kube_version,
         Some(version) => {
             KubeVersion::parse(version).map_err(|error| error.helm_text().to_owned())?
         }
     };
-    Ok(Options {
+    Ok(ChartOptions {
         helm,
         release: Release {
             name: text("release").map_or(usual.release.name, str::to_owned),
@@ -109,7 +109,7 @@ fn options(case: &Case, helm: HelmVersion) -> Result<Options, String> {
         include_crds: is("includeCRDs"),
         skip_tests: is("skipTests"),
         no_hooks: is("noHooks"),
-        ..Options::default()
+        ..ChartOptions::default()
     })
 }
 

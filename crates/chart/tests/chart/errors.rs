@@ -1,13 +1,13 @@
 //! What is said of a mistake in a chart: where it is, which value is missing, what to do next.
 
-use kiln_chart::{Chart, ChartError, MemoryFiles, Options, render};
+use kiln_chart::{Chart, ChartError, ChartOptions, MemoryFiles, render};
 use kiln_value::Map;
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 
 fn mistake(files: &[(&str, &str)]) -> String {
     let rendered = || -> Result<String, ChartError> {
-        let options = Options::default();
+        let options = ChartOptions::default();
         let chart = Chart::load(&MemoryFiles::new(files.iter().copied()), &options)?;
         Ok(render(chart, &Map::new(), &options)?.text())
     };

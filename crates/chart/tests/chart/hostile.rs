@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use kiln_chart::{Chart, ChartError, ChartFiles, FileEntry, Limits, MemoryFiles, Options, render};
+use kiln_chart::{
+    Chart, ChartError, ChartFiles, ChartLimits, ChartOptions, FileEntry, MemoryFiles, render,
+};
 use kiln_value::Map;
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
@@ -13,8 +15,8 @@ const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 /// How long any of these may take, on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
-fn rendering(files: &[(&str, &str)], limits: Limits) -> Result<String, ChartError> {
-    let options = Options { limits, ..Options::default() };
+fn rendering(files: &[(&str, &str)], limits: ChartLimits) -> Result<String, ChartError> {
+    let options = ChartOptions { limits, ..ChartOptions::default() };
     let files = MemoryFiles::new([("Chart.yaml", CHART)].into_iter().chain(files.iter().copied()));
     let chart = Chart::load(&files, &options)?;
     Ok(render(chart, &Map::new(), &options)?.text())
@@ -22,7 +24,7 @@ fn rendering(files: &[(&str, &str)], limits: Limits) -> Result<String, ChartErro
 
 #[test]
 fn templates_stop_at_their_budget() {
-    let small = Limits { steps: 200_000, bytes: 4 << 20, ..Limits::default() };
+    let small = ChartLimits { steps: 200_000, bytes: 4 << 20, ..ChartLimits::default() };
     for (what, template) in [
         ("endless include", r#"{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}"#),
         (
@@ -71,7 +73,7 @@ fn aliases_of_values_are_no_bomb() {
         values.push_str(&format!("a{level}: &a{level} [{items}]\n"));
     }
     let begun = Instant::now();
-    assert!(rendering(&[("values.yaml", &values)], Limits::default()).is_err());
+    assert!(rendering(&[("values.yaml", &values)], ChartLimits::default()).is_err());
     assert!(begun.elapsed() < SOON);
 }
 
@@ -79,10 +81,10 @@ fn aliases_of_values_are_no_bomb() {
 fn schemas_that_lead_in_circles_end() {
     let circle =
         r##"{"$ref": "#/definitions/a", "definitions": {"a": {"$ref": "#/definitions/a"}}}"##;
-    assert!(rendering(&[("values.schema.json", circle)], Limits::default()).is_err());
+    assert!(rendering(&[("values.schema.json", circle)], ChartLimits::default()).is_err());
     let tree = r##"{"definitions": {"a": {"anyOf": [{"not": {"$ref": "#/definitions/a"}}, {"not": {"$ref": "#/definitions/a"}}]}}, "$ref": "#/definitions/a"}"##;
     let begun = Instant::now();
-    assert!(rendering(&[("values.schema.json", tree)], Limits::default()).is_err());
+    assert!(rendering(&[("values.schema.json", tree)], ChartLimits::default()).is_err());
     assert!(begun.elapsed() < SOON);
 }
 
@@ -101,8 +103,9 @@ impl ChartFiles for Endless {
 
 #[test]
 fn directories_without_an_end_are_left() {
-    let limits = Limits { files: 500, ..Limits::default() };
-    let said = Chart::load(&Endless, &Options { limits, ..Options::default() }).unwrap_err();
+    let limits = ChartLimits { files: 500, ..ChartLimits::default() };
+    let said =
+        Chart::load(&Endless, &ChartOptions { limits, ..ChartOptions::default() }).unwrap_err();
     assert!(said.to_string().contains("more than 500 files"), "{said}");
 }
 
@@ -130,7 +133,7 @@ fn packages_render_like_directories() {
         ("app/Chart.yaml", b'0', CHART.as_bytes()),
         ("app/templates/a.yaml", b'0', b"name: {{ .Chart.Name }}\n"),
     ]);
-    let options = Options::default();
+    let options = ChartOptions::default();
     let chart = Chart::load_package(&package, &options).unwrap();
     let text = render(chart, &Map::new(), &options).unwrap().text();
     assert_eq!(text, "---\n# Source: app/templates/a.yaml\nname: app\n");
@@ -148,11 +151,12 @@ fn no_entry_of_a_package_leads_out() {
         (("app/link", b'1', b""), "a link"),
         (("app/device", b'3', b""), "not a file"),
     ] {
-        let said = Chart::load_package(&package(&[chart, entry]), &Options::default()).unwrap_err();
+        let said =
+            Chart::load_package(&package(&[chart, entry]), &ChartOptions::default()).unwrap_err();
         assert!(said.to_string().contains(wanted), "{}: {said}", entry.0);
     }
     for broken in [&b""[..], b"PK\x03\x04", b"\x1F\x8B\x08", b"\x1F\x8Bxxxxxxxxxxxxxxxx"] {
-        assert!(Chart::load_package(broken, &Options::default()).is_err());
+        assert!(Chart::load_package(broken, &ChartOptions::default()).is_err());
     }
 }
 
@@ -162,18 +166,18 @@ fn packages_that_unpack_to_too_much_are_refused() {
     let chart = ("app/Chart.yaml", b'0', CHART.as_bytes());
     let large = vec![b' '; (5 << 20) + 1];
     let said =
-        Chart::load_package(&package(&[chart, ("app/a", b'0', &large)]), &Options::default());
+        Chart::load_package(&package(&[chart, ("app/a", b'0', &large)]), &ChartOptions::default());
     assert!(said.unwrap_err().to_string().contains("maximum file size"));
     let many: Vec<(&str, u8, &[u8])> = std::iter::once(chart)
         .chain(std::iter::repeat_n(("app/a", b'0', &zeros[..]), 21))
         .collect();
     let bomb = package(&many);
     assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
-    let said = Chart::load_package(&bomb, &Options::default()).unwrap_err();
+    let said = Chart::load_package(&bomb, &ChartOptions::default()).unwrap_err();
     assert!(said.to_string().contains("larger than"), "{said}");
     // In a package in a package, too.
     let outer = package(&[chart, ("app/charts/b.tgz", b'0', &bomb)]);
-    assert!(Chart::load_package(&outer, &Options::default()).is_err());
+    assert!(Chart::load_package(&outer, &ChartOptions::default()).is_err());
 }
 
 #[test]
@@ -183,7 +187,7 @@ fn packages_in_packages_end() {
     for _ in 0..40 {
         inner = package(&[chart, ("app/charts/b.tgz", b'0', &inner)]);
     }
-    let said = Chart::load_package(&inner, &Options::default()).unwrap_err();
+    let said = Chart::load_package(&inner, &ChartOptions::default()).unwrap_err();
     assert!(said.to_string().contains("deeper than"), "{said}");
 }
 
@@ -202,7 +206,7 @@ fn errors_tell_file_line_and_column() {
         (&[("templates/a.yaml", "a: 1\n b: 2\n")], "app/templates/a.yaml (rendered):2:"),
         (&[("values.yaml", "a: [1\n")], "values.yaml:"),
     ] {
-        let said = rendering(files, Limits::default()).unwrap_err().to_string();
+        let said = rendering(files, ChartLimits::default()).unwrap_err().to_string();
         assert!(said.starts_with(wanted), "{said}");
     }
 }

@@ -8,7 +8,7 @@ use kiln_admission::{Hooks, SimulatedWrite};
 use kiln_dialects::Compiled;
 use kiln_engine::{EvalEnv, Event, ListPage, ListQuery, ReadError, User, View};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_runtime::{Reader, RuleEnvironment};
+use kiln_runtime::{LiveReader, RuleEnvironment};
 use kiln_value::{Map, Value};
 
 use crate::system_env::SystemEnv;
@@ -16,7 +16,7 @@ use crate::system_env::SystemEnv;
 /// Rules at admission, as the API server would call them, and what they read.
 pub(crate) struct AdmissionSimulation<'a> {
     hooks: Hooks,
-    pub(crate) reader: &'a Reader,
+    pub(crate) reader: &'a LiveReader,
     pub(crate) kinds: &'a Kinds,
     around: &'a RuleEnvironment,
     view: WithApplied<'a>,
@@ -26,7 +26,7 @@ pub(crate) struct AdmissionSimulation<'a> {
 
 /// A cluster with what a user has applied so far over its own objects.
 struct WithApplied<'a> {
-    reader: &'a Reader,
+    reader: &'a LiveReader,
     objects: RefCell<BTreeMap<ObjectId, Value>>,
 }
 
@@ -72,7 +72,7 @@ impl View for WithApplied<'_> {
 impl<'a> AdmissionSimulation<'a> {
     pub(crate) fn new(
         compiled: &Compiled,
-        reader: &'a Reader,
+        reader: &'a LiveReader,
         kinds: &'a Kinds,
         around: &'a RuleEnvironment,
     ) -> Self {

@@ -3,11 +3,11 @@
 use kiln_chart::Lookup;
 use kiln_engine::View;
 use kiln_object::Gvk;
-use kiln_runtime::Reader;
+use kiln_runtime::LiveReader;
 use kiln_value::{Map, Value};
 
 /// Finds the objects of a cluster.
-pub(crate) struct ChartLookup<'r>(pub(crate) &'r Reader);
+pub(crate) struct ChartLookup<'r>(pub(crate) &'r LiveReader);
 
 impl Lookup for ChartLookup<'_> {
     fn lookup(

@@ -61,14 +61,14 @@ fn repository(image: &str) -> &str {
 
 /// Everything that `kiln install` may have printed, also in earlier versions.
 pub(crate) fn installed(namespace: &str, names: &EngineNames) -> Vec<Value> {
-    let options = |split| kiln_install::Options {
+    let options = |split| kiln_install::InstallOptions {
         namespace: namespace.to_owned(),
         name: names.name().to_owned(),
         crds: Crds { own_group: true, ..Crds::default() },
         split,
         permissions: Permissions { grant: Grant::Standard, ..Permissions::default() },
         monitoring: Monitoring::all(),
-        ..kiln_install::Options::default()
+        ..kiln_install::InstallOptions::default()
     };
     let id = |object: &Value| ObjectId::of(object).ok();
     let mut objects = manifests(&options(false));

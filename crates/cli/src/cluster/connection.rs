@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, compile_for, is_exception, is_policy};
+use kiln_dialects::{Compiled, PolicyHost, compile_for, is_exception, is_policy};
 use kiln_engine::HostAllowlist;
 use kiln_object::policy_kinds::{OWN_GROUP, is_policy_group};
 use kiln_object::{EngineNames, Gvk, ObjectId};
 use kiln_rules::Exception;
-use kiln_runtime::{Options, Reader, RuleEnvironment};
+use kiln_runtime::{LiveReader, RuleEnvironment, RuntimeOptions};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions};
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::ui::Ui;
 
 /// A name that the names of objects can begin with.
@@ -43,21 +43,21 @@ pub(crate) struct ClusterAddress {
 }
 
 impl ClusterAddress {
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> RuntimeOptions {
+        RuntimeOptions {
             kubeconfig: self.kubeconfig.clone(),
             context: self.context.clone(),
-            ..Options::default()
+            ..RuntimeOptions::default()
         }
     }
 
-    pub(crate) fn reader(&self) -> Result<Reader, Diagnostic> {
+    pub(crate) fn reader(&self) -> Result<LiveReader, Diagnostic> {
         connect(&self.options())
     }
 }
 
-fn connect(options: &Options) -> Result<Reader, Diagnostic> {
-    Reader::connect(options).map_err(|error| Diagnostic::error(error.message).hint(error.hint))
+fn connect(options: &RuntimeOptions) -> Result<LiveReader, Diagnostic> {
+    LiveReader::connect(options).map_err(|error| Diagnostic::error(error.message).hint(error.hint))
 }
 
 /// An installation of Kiln in a cluster.
@@ -73,8 +73,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn options(&self) -> Options {
-        Options {
+    pub(crate) fn options(&self) -> RuntimeOptions {
+        RuntimeOptions {
             config_map: self.names().config_map(),
             service: self.names().service(),
             names: self.names(),
@@ -87,13 +87,16 @@ impl Connection {
         EngineNames::new(&self.name)
     }
 
-    pub(crate) fn reader(&self) -> Result<Reader, Diagnostic> {
+    pub(crate) fn reader(&self) -> Result<LiveReader, Diagnostic> {
         connect(&self.options())
     }
 }
 
 /// What the ConfigMap of the engine says.
-pub(crate) fn settings_of(reader: &Reader, namespace: &str) -> Result<Settings, Failure> {
+pub(crate) fn settings_of(
+    reader: &LiveReader,
+    namespace: &str,
+) -> Result<Settings, CommandFailure> {
     let config =
         ObjectId::new(Gvk::new("v1", "ConfigMap"), namespace, &reader.names().config_map());
     let config = reader
@@ -104,10 +107,10 @@ pub(crate) fn settings_of(reader: &Reader, namespace: &str) -> Result<Settings, 
 
 /// What rules have around them in a cluster, with these services besides those that its ConfigMap allows.
 pub(crate) fn around(
-    reader: &Reader,
+    reader: &LiveReader,
     namespace: &str,
     services: &HostAllowlist,
-) -> Result<RuleEnvironment, Failure> {
+) -> Result<RuleEnvironment, CommandFailure> {
     let around = reader.around(namespace, services);
     Ok(around.map_err(|error| {
         Diagnostic::error(format!("cannot read the settings and the global context: {error}"))
@@ -117,13 +120,13 @@ pub(crate) fn around(
 /// Every policy that a cluster has, and every exception that applies. Problems are shown that are at least so serious.
 pub(crate) fn stored_rules(
     ui: &Ui,
-    reader: &Reader,
+    reader: &LiveReader,
     settings: &Settings,
     least: Severity,
-) -> Result<Compiled, Failure> {
+) -> Result<Compiled, CommandFailure> {
     let documents = stored_policies(reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let mut compiled = compile_for(Host::Cluster, wanted, reader.kinds());
+    let mut compiled = compile_for(PolicyHost::Cluster, wanted, reader.kinds());
     for problem in compiled.diagnostics.iter().filter(|found| found.severity >= least) {
         ui.problem(&of_stored(problem));
     }
@@ -146,9 +149,9 @@ pub(crate) fn of_stored(problem: &Diagnostic) -> Diagnostic {
 /// The exceptions that a cluster has, but for those whose places these documents take.
 pub(crate) fn stored_exceptions(
     ui: &Ui,
-    reader: &Reader,
+    reader: &LiveReader,
     given: &[Document],
-) -> Result<Vec<Arc<Exception>>, Failure> {
+) -> Result<Vec<Arc<Exception>>, CommandFailure> {
     let taken: Vec<ObjectId> = given.iter().filter_map(place).collect();
     let mut documents = stored_in(reader, is_kind_of_exceptions)?;
     documents.retain(|document| {
@@ -156,7 +159,7 @@ pub(crate) fn stored_exceptions(
         is_exception(document)
             && !place.is_some_and(|place| taken.iter().any(|taken| taken.same_object(&place)))
     });
-    let compiled = compile_for(Host::Cluster, &documents, reader.kinds());
+    let compiled = compile_for(PolicyHost::Cluster, &documents, reader.kinds());
     for problem in &compiled.diagnostics {
         ui.problem(&of_stored(problem));
     }
@@ -177,14 +180,17 @@ fn is_kind_of_exceptions(kind: &str) -> bool {
 }
 
 /// The objects of all kinds that hold rules.
-pub(crate) fn stored_policies(reader: &Reader) -> Result<Vec<Document>, Failure> {
+pub(crate) fn stored_policies(reader: &LiveReader) -> Result<Vec<Document>, CommandFailure> {
     let is_wanted =
         |kind: &str| kind.ends_with("Policy") || is_kind_of_exceptions(kind) || kind == "ModRule";
     stored_in(reader, is_wanted)
 }
 
 /// The objects of some kinds in the groups that hold rules.
-fn stored_in(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Document>, Failure> {
+fn stored_in(
+    reader: &LiveReader,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<Document>, CommandFailure> {
     let mut documents = Vec::new();
     for gvk in rule_kinds(reader, is_wanted) {
         let found = reader.all(&gvk, "").map_err(|error| {
@@ -200,7 +206,7 @@ fn stored_in(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Do
 }
 
 /// Kinds of groups that hold rules, each in the version that the server prefers.
-fn rule_kinds(reader: &Reader, is_wanted: impl Fn(&str) -> bool) -> Vec<Gvk> {
+fn rule_kinds(reader: &LiveReader, is_wanted: impl Fn(&str) -> bool) -> Vec<Gvk> {
     let kyverno = reader.names().stands_for_kyverno();
     let is_run = |group: &str| {
         group == "api.kubemod.io" || group == OWN_GROUP || (kyverno && is_policy_group(group))

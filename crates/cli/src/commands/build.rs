@@ -12,11 +12,13 @@ use clap::ValueEnum;
 use kiln_chart::NoLookup;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::{Disk, FileSystem, Layered};
-use kiln_kustomize::{KustomizeVersion, Options, Output, Phase, ReleaseBehavior, Reorder, What};
+use kiln_kustomize::{
+    BuildOptions, KustomizeVersion, Output, Phase, ReleaseBehavior, Reorder, What,
+};
 use kiln_object::{Kind, Kinds};
 
-use crate::args::{Format, Global};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::file_watch::{self, RecordedFiles};
 use crate::findings::{self, Finding};
 use crate::input;
@@ -201,7 +203,7 @@ fn annotate(
     ui: &Ui,
     global: &Global,
     args: &Args,
-    options: &Options,
+    options: &BuildOptions,
     host: &BuildHost<'_>,
 ) -> CommandResult {
     let built = try_build(ui, global, &args.directory, options, host)?;
@@ -219,7 +221,7 @@ fn annotate(
     out.flush()?;
     match (built, &args.output) {
         // What is wrong has been shown already.
-        (Err(_), _) => Err(Failure::BadInput(Vec::new())),
+        (Err(_), _) => Err(CommandFailure::BadInput(Vec::new())),
         (Ok(output), Some(path)) => write_to(path, &output).map(|()| CommandOutcome::Done),
         (Ok(_), None) => Ok(CommandOutcome::Done),
     }
@@ -232,9 +234,9 @@ fn real(directory: &str) -> String {
     text.unwrap_or_else(|| directory.to_owned())
 }
 
-fn options(args: &Args, global: &Global) -> Result<Options, Failure> {
+fn options(args: &Args, global: &Global) -> Result<BuildOptions, CommandFailure> {
     let label = std::env::var("KUSTOMIZE_ENABLE_MANAGEDBY_LABEL").is_ok_and(|on| on == "on");
-    let mut options = Options {
+    let mut options = BuildOptions {
         reorder: match args.reorder {
             None => Reorder::Unspecified,
             Some(Order::Legacy) => Reorder::Legacy,
@@ -249,9 +251,9 @@ fn options(args: &Args, global: &Global) -> Result<Options, Failure> {
     Ok(options)
 }
 
-fn print(ui: &Ui, output: &Output) -> Result<(), Failure> {
+fn print(ui: &Ui, output: &Output) -> Result<(), CommandFailure> {
     let mut out = ui.data();
-    if ui.format() == Format::Json {
+    if ui.format() == OutputFormat::Json {
         for object in &output.objects {
             writeln!(out, "{}", kiln_value::json::to_string(object))?;
         }
@@ -261,10 +263,13 @@ fn print(ui: &Ui, output: &Output) -> Result<(), Failure> {
     Ok(out.flush()?)
 }
 
-fn write_to(path: &str, output: &Output) -> Result<(), Failure> {
+fn write_to(path: &str, output: &Output) -> Result<(), CommandFailure> {
     let write = |path: &Path, text: &str| {
         std::fs::write(path, text).map_err(|error| {
-            Failure::from(Diagnostic::error(format!("cannot write {}: {error}", path.display())))
+            CommandFailure::from(Diagnostic::error(format!(
+                "cannot write {}: {error}",
+                path.display()
+            )))
         })
     };
     let path = Path::new(path);
@@ -279,7 +284,7 @@ fn write_to(path: &str, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn explain(ui: &Ui, wanted: &str, output: &Output) -> Result<(), Failure> {
+fn explain(ui: &Ui, wanted: &str, output: &Output) -> Result<(), CommandFailure> {
     let (kind, name) = wanted.split_once('/').unwrap_or(("", wanted));
     // As kubectl takes kinds: `deploy`, `deployments`, `deployment.apps`.
     let kinds = Kinds::builtin();

@@ -7,8 +7,8 @@ use clap::builder::BoolishValueParser;
 use kiln_kustomize::cfg::{Cat, Config, From, Local, Search, Structure, Tree};
 use kiln_kustomize::fs::Disk;
 
-use crate::args::{Format, Global};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::Ui;
 
@@ -235,7 +235,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             (shown, None)
         }
     };
-    let text = text.map_err(|error| Failure::BadInput(vec![error.into()]))?;
+    let text = text.map_err(|error| CommandFailure::BadInput(vec![error.into()]))?;
     match dest {
         Some(path) => {
             std::fs::write(path, text).map_err(|error| input::cannot("write", path, &error))?;
@@ -312,8 +312,8 @@ pub(crate) fn plain_format(args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsStr
     let mut plain = Vec::new();
     while let Some(word) = rest.next() {
         let form = rest.peek().and_then(|next| next.to_str());
-        let is_form =
-            form.is_some_and(|form| <Format as clap::ValueEnum>::from_str(form, false).is_ok());
+        let is_form = form
+            .is_some_and(|form| <OutputFormat as clap::ValueEnum>::from_str(form, false).is_ok());
         match word.to_str() {
             Some("--format=false" | "--format=0" | "--format=f" | "--format=F") => {
                 plain.push("--unformatted".into());

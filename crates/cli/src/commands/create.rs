@@ -11,7 +11,7 @@ use kiln_kustomize::edit::{Create, FILE_NAMES, Labelled, Pairs, create, parse_pa
 
 use super::edit::expand_or_directories;
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::Ui;
 
@@ -108,8 +108,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     Ok(CommandOutcome::Done)
 }
 
-fn pairs(texts: &[String], which: Labelled) -> Result<Pairs, Failure> {
-    parse_pairs(texts, which).map_err(|error| Failure::BadInput(vec![error.into()]))
+fn pairs(texts: &[String], which: Labelled) -> Result<Pairs, CommandFailure> {
+    parse_pairs(texts, which).map_err(|error| CommandFailure::BadInput(vec![error.into()]))
 }
 
 /// Directories are not entered deeper than this.
@@ -122,7 +122,7 @@ fn detect(
     limit: u64,
     depth: usize,
     found: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let shown = directory.display().to_string();
     let failed = |error| input::cannot("read", &shown, &error);
     let mut names: Vec<String> = fs::read_dir(directory)

@@ -1,6 +1,6 @@
 //! `kiln diff`
 
-use kiln_dialects::{Host, is_exception, is_policy};
+use kiln_dialects::{PolicyHost, is_exception, is_policy};
 use kiln_equivalence::{Comparison, DifferenceKind, Evidence, PolicySide, compare};
 use kiln_object::Kinds;
 use kiln_yaml::Document;
@@ -8,8 +8,8 @@ use serde_json::json;
 use std::io::Write;
 
 use super::convert::{found_in_words, found_json};
-use crate::args::{Format, Global};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::policy_files::{compile_rules, kinds_of, read_all, require_policy};
 use crate::ui::{Ui, counted};
 
@@ -64,20 +64,25 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     Ok(if differs { CommandOutcome::Negative } else { CommandOutcome::Done })
 }
 
-fn side(ui: &Ui, path: &str, documents: &[Document], kinds: &Kinds) -> Result<PolicySide, Failure> {
+fn side(
+    ui: &Ui,
+    path: &str,
+    documents: &[Document],
+    kinds: &Kinds,
+) -> Result<PolicySide, CommandFailure> {
     require_policy(documents, path)?;
-    let compiled = compile_rules(ui, Host::Files, documents, &[], kinds);
+    let compiled = compile_rules(ui, PolicyHost::Files, documents, &[], kinds);
     if compiled.has_errors() {
         // What is wrong has been shown already.
-        return Err(Failure::BadInput(Vec::new()));
+        return Err(CommandFailure::BadInput(Vec::new()));
     }
     let read = documents.iter().filter(|document| is_policy(document) || is_exception(document));
     let values = read.map(|document| document.value().clone()).collect();
     Ok(PolicySide::new(compiled.policies, compiled.exceptions, values))
 }
 
-fn show(ui: &Ui, evidence: &Evidence) -> Result<(), Failure> {
-    if ui.format() != Format::Text {
+fn show(ui: &Ui, evidence: &Evidence) -> Result<(), CommandFailure> {
+    if ui.format() != OutputFormat::Text {
         ui.document(&json!({
             "equal": evidence.is_equal(),
             "inputs": evidence.inputs,

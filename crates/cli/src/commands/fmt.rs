@@ -8,8 +8,8 @@ use kiln_yaml::{ReadOptions, Reader, emit_documents, first_comment};
 use serde_json::json;
 use similar::TextDiff;
 
-use crate::args::{Format, Global};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input::{self, Links};
 use crate::ui::{Ui, plain};
 
@@ -92,7 +92,7 @@ fn print(ui: &Ui, global: &Global, paths: &[String]) -> CommandResult {
     }
     let mut out = ui.data();
     match ui.format() {
-        Format::Json => {
+        OutputFormat::Json => {
             for value in &values {
                 writeln!(out, "{}", kiln_value::json::to_string(value))?;
             }
@@ -154,7 +154,7 @@ fn compare(ui: &Ui, global: &Global, args: &Args, paths: &[String]) -> CommandRe
         report(ui, args, &files)?;
     }
     if !problems.is_empty() {
-        return Err(Failure::BadInput(problems));
+        return Err(CommandFailure::BadInput(problems));
     }
     let unformatted = args.check && files.iter().any(Formatted::differs);
     Ok(if unformatted { CommandOutcome::Negative } else { CommandOutcome::Done })
@@ -183,7 +183,7 @@ fn would_lose_comments(file: &Formatted, args: &Args) -> Option<Diagnostic> {
     )
 }
 
-fn report(ui: &Ui, args: &Args, files: &[Formatted]) -> Result<(), Failure> {
+fn report(ui: &Ui, args: &Args, files: &[Formatted]) -> Result<(), CommandFailure> {
     let mut out = ui.stdout();
     for file in files.iter().filter(|file| file.differs()) {
         let diff = args.diff.then(|| {
@@ -193,7 +193,7 @@ fn report(ui: &Ui, args: &Args, files: &[Formatted]) -> Result<(), Failure> {
                 .to_string()
         });
         match (ui.format(), diff) {
-            (Format::Json, diff) => {
+            (OutputFormat::Json, diff) => {
                 let line = json!({"file": file.name, "rewritten": args.write, "diff": diff});
                 writeln!(out, "{line}")?;
             }

@@ -8,10 +8,10 @@ use clap::builder::FalseyValueParser;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::cfg::{Files, From, FunctionRun, FunctionsFrom};
 use kiln_kustomize::fs::Disk;
-use kiln_kustomize::{Build, Options};
+use kiln_kustomize::{Build, BuildOptions};
 
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::plugin_options::FunctionArgs;
 use crate::ui::Ui;
 use crate::{input, interrupt};
@@ -89,11 +89,11 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let Command::Run(args) = &args.command;
     let functions = functions(args)?;
     let here = std::env::current_dir()?.display().to_string();
-    let mut options = Options {
+    let mut options = BuildOptions {
         max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
         working_directory: here,
         offline: args.offline,
-        ..Options::default()
+        ..BuildOptions::default()
     };
     args.functions.set(&mut options);
     let programs = args.functions.programs(true);
@@ -125,7 +125,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         for warning in &failed.warnings {
             ui.problem(warning);
         }
-        Failure::BadInput(vec![failed.error.into()])
+        CommandFailure::BadInput(vec![failed.error.into()])
     })?;
     for warning in &files.warnings {
         ui.problem(warning);
@@ -141,7 +141,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     Ok(if files.failed.is_empty() { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 
-fn functions(args: &RunArgs) -> Result<FunctionsFrom, Failure> {
+fn functions(args: &RunArgs) -> Result<FunctionsFrom, CommandFailure> {
     let config = args.config.clone();
     match (&args.image, &args.exec_path) {
         (Some(image), _) => {
@@ -161,7 +161,7 @@ fn functions(args: &RunArgs) -> Result<FunctionsFrom, Failure> {
 }
 
 /// The directory that is read and written, without links, so that no function can put another into its place.
-fn root(args: &RunArgs) -> Result<PathBuf, Failure> {
+fn root(args: &RunArgs) -> Result<PathBuf, CommandFailure> {
     let directory = Path::new(args.directory.as_deref().unwrap_or("."));
     let shown = directory.display().to_string();
     let found = directory.canonicalize().map_err(|error| input::cannot("read", &shown, &error))?;
@@ -169,7 +169,7 @@ fn root(args: &RunArgs) -> Result<PathBuf, Failure> {
     Ok(above.unwrap_or(found))
 }
 
-fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), Failure> {
+fn write(ui: &Ui, args: &RunArgs, root: &Path, files: &Files) -> Result<(), CommandFailure> {
     if let Some(directory) = &args.results_dir {
         for (number, results) in &files.results {
             let file = format!("{directory}/results-{number}.yaml");

@@ -9,7 +9,7 @@ use kiln_diagnostic::Diagnostic;
 
 use super::create;
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::{Ui, plain};
 
@@ -97,7 +97,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     Ok(CommandOutcome::Done)
 }
 
-fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+fn write_new(path: &Path, text: &str) -> Result<(), CommandFailure> {
     let failed = |error| input::cannot("write", &path.display().to_string(), &error);
     let mut file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
     Ok(file.write_all(text.as_bytes()).map_err(failed)?)

@@ -4,11 +4,11 @@ use std::io::Write;
 
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
-use kiln_install::{Grant, Image, Monitoring, Options, manifests, published_image};
+use kiln_install::{Grant, Image, InstallOptions, Monitoring, manifests, published_image};
 use kiln_value::{Value, value};
 use kiln_yaml::{ReadOptions, emit_documents, read_bytes};
 
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::cluster::connection::installation_name;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::input;
@@ -130,7 +130,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
             objects.retain(|object| object.str_at(["kind"]) == Some("CustomResourceDefinition"));
             return print_objects(ui, &objects);
         }
-        Some(Only::Dashboard) => return print(ui, &kiln_install::dashboard(), Format::Json),
+        Some(Only::Dashboard) => return print(ui, &kiln_install::dashboard(), OutputFormat::Json),
         None => {}
     }
     let objects = manifests(&options);
@@ -146,10 +146,10 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
 }
 
 fn print_objects(ui: &Ui, objects: &[Value]) -> CommandResult {
-    if ui.format() == Format::Json {
+    if ui.format() == OutputFormat::Json {
         let items: Value = objects.iter().cloned().collect();
         let list = value!({"apiVersion": "v1", "kind": "List", "items": items});
-        return print(ui, &list, Format::Json);
+        return print(ui, &list, OutputFormat::Json);
     }
     let mut out = ui.stdout();
     out.write_all(emit_documents(objects).as_bytes())?;
@@ -158,10 +158,10 @@ fn print_objects(ui: &Ui, objects: &[Value]) -> CommandResult {
 }
 
 /// The values of the file, and the options that take precedence.
-fn options(args: &Args) -> Result<Options, Diagnostic> {
+fn options(args: &Args) -> Result<InstallOptions, Diagnostic> {
     let mut options = match &args.values {
         Some(path) => values(path)?,
-        None => Options::default(),
+        None => InstallOptions::default(),
     };
     options.namespace = args.namespace.clone();
     if let Some(name) = &args.name {
@@ -227,13 +227,15 @@ fn image_to_run(args: &Args, valued: Image) -> Result<Image, Diagnostic> {
 }
 
 /// Values of the Helm chart.
-fn values(path: &str) -> Result<Options, Diagnostic> {
+fn values(path: &str) -> Result<InstallOptions, Diagnostic> {
     let input = input::read(path, MOST_BYTES)?;
     let documents = read_bytes(&input.name, &input.bytes, ReadOptions::kubernetes())?;
     match documents.as_slice() {
-        [] => Ok(Options::default()),
-        [values] if values.value().is_null() => Ok(Options::default()),
-        [values] => Options::from_values(values.value()).map_err(|error| values.explain(&error)),
+        [] => Ok(InstallOptions::default()),
+        [values] if values.value().is_null() => Ok(InstallOptions::default()),
+        [values] => {
+            InstallOptions::from_values(values.value()).map_err(|error| values.explain(&error))
+        }
         [_, second, ..] => Err(Diagnostic::error("a file of values has one document")
             .at(second.place())
             .hint("keep the values of one release in it")),
@@ -241,10 +243,10 @@ fn values(path: &str) -> Result<Options, Diagnostic> {
 }
 
 /// Prints one document.
-fn print(ui: &Ui, document: &Value, form: Format) -> CommandResult {
+fn print(ui: &Ui, document: &Value, form: OutputFormat) -> CommandResult {
     let mut out = ui.stdout();
     match form {
-        Format::Json => {
+        OutputFormat::Json => {
             serde_json::to_writer_pretty(&mut out, document)
                 .map_err(|error| Diagnostic::error(format!("cannot write: {error}")))?;
             writeln!(out)?;

@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{Host, is_exception, is_policy};
-use kiln_engine::{HostAllowlist, Limits};
+use kiln_dialects::{PolicyHost, is_exception, is_policy};
+use kiln_engine::{EvaluationLimits, HostAllowlist};
 use kiln_object::{list, metadata};
-use kiln_offline::{Change, Job, Report, RuleResult, Status, Values, run as run_offline};
+use kiln_offline::{Job, ObjectChange, Report, RuleResult, Status, Values, run as run_offline};
 use kiln_services::Services;
 use kiln_value::{Map, Value, value};
 use kiln_yaml::{Document, ReadOptions, emit, read_bytes};
 
 use super::apply::message;
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::policy_files::{compile_rules, kinds_of, rule_set};
 use crate::server_schemas::SchemasOfServer;
@@ -79,9 +79,9 @@ fn function(ui: &Ui, given: &[u8], global: &Global) -> CommandResult {
     }
     let kinds = kinds_of(policies.iter().chain(&resources))?;
     let schemas = SchemasOfServer::given(resources.iter().map(Document::value));
-    let compiled = compile_rules(ui, Host::Files, &policies, &resources, &kinds);
+    let compiled = compile_rules(ui, PolicyHost::Files, &policies, &resources, &kinds);
     if compiled.has_errors() {
-        return Err(Failure::BadInput(Vec::new()));
+        return Err(CommandFailure::BadInput(Vec::new()));
     }
     let rules = rule_set(&compiled);
     let originals: Vec<Value> =
@@ -94,7 +94,7 @@ fn function(ui: &Ui, given: &[u8], global: &Global) -> CommandResult {
         others: Vec::new(),
         values: Values::default(),
         user: None,
-        limits: Limits::default(),
+        limits: EvaluationLimits::default(),
         // A function has no network.
         external_data: &Services::new(HostAllowlist::default()),
         explain: false,
@@ -114,7 +114,7 @@ fn not_a_list(why: &str) -> Diagnostic {
 }
 
 /// The policies that the configuration of the function holds.
-fn configured(whole: &Value, reading: ReadOptions) -> Result<Vec<Document>, Failure> {
+fn configured(whole: &Value, reading: ReadOptions) -> Result<Vec<Document>, CommandFailure> {
     let Some(config) = whole.get("functionConfig").filter(|config| !config.is_null()) else {
         return Ok(Vec::new());
     };
@@ -150,7 +150,7 @@ fn print(
     let kept: BTreeSet<_> = report.resources.iter().map(key).collect();
     let refused = originals.iter().filter(|item| !kept.contains(&key(item))).cloned();
     let made = report.objects();
-    let made = made.iter().filter(|made| made.change == Change::Created);
+    let made = made.iter().filter(|made| made.change == ObjectChange::Created);
     let items: Vec<Value> = report
         .resources
         .iter()

@@ -7,10 +7,10 @@ use clap::builder::FalseyValueParser;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::fs::Disk;
 use kiln_kustomize::local::Running;
-use kiln_kustomize::{Build, Localized, Options, Repository};
+use kiln_kustomize::{Build, BuildOptions, Localized, Repository};
 
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::fetch::Remote;
 use crate::input;
 use crate::ui::{self, Ui};
@@ -48,10 +48,10 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         true => path.to_owned(),
         false => format!("{here}/{path}"),
     };
-    let options = Options {
+    let options = BuildOptions {
         max_file_size: usize::try_from(global.max_input_size).unwrap_or(usize::MAX),
         working_directory: here.clone(),
-        ..Options::default()
+        ..BuildOptions::default()
     };
     let remote = Remote::new(args.offline, global.max_input_size, Running::default());
     let build = Build::new(&Disk, &options).fetch(&remote);
@@ -66,10 +66,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let built = |directory: &str| {
         build.run(directory).map(|output| output.yaml).map_err(|failed| {
-            let Failure::BadInput(problems) = failure(*failed) else { return Failure::BrokenPipe };
+            let CommandFailure::BadInput(problems) = failure(*failed) else {
+                return CommandFailure::BrokenPipe;
+            };
             let hint =
                 "the copy is made; build both with the options that they need, and use --no-verify";
-            Failure::BadInput(problems.into_iter().map(|problem| problem.hint(hint)).collect())
+            CommandFailure::BadInput(
+                problems.into_iter().map(|problem| problem.hint(hint)).collect(),
+            )
         })
     };
     let copied = format!("{}/{}", absolute(destination), copy.root);
@@ -90,12 +94,12 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     Ok(CommandOutcome::Done)
 }
 
-fn failure(failed: kiln_kustomize::Failed) -> Failure {
-    Failure::BadInput(vec![failed.error.into()])
+fn failure(failed: kiln_kustomize::Failed) -> CommandFailure {
+    CommandFailure::BadInput(vec![failed.error.into()])
 }
 
 /// Writes the copy into a new directory, or nothing.
-fn write(destination: &Path, copy: &Localized) -> Result<(), Failure> {
+fn write(destination: &Path, copy: &Localized) -> Result<(), CommandFailure> {
     let shown = destination.display().to_string();
     fs::create_dir(destination).map_err(|error| {
         input::cannot("make", &shown, &error).hint("give a new directory in an existing one")

@@ -35,8 +35,8 @@ pub(crate) mod version;
 
 use std::process::ExitCode;
 
-use crate::args::{Args, Format};
-use crate::exit::{self, CommandResult, Failure};
+use crate::args::{Args, OutputFormat};
+use crate::exit::{self, CommandFailure, CommandResult};
 use crate::ui::Ui;
 
 /// The commands.
@@ -88,7 +88,7 @@ pub(crate) enum Command {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedOptions {
     /// The values of `--format`.
-    pub(crate) formats: &'static [Format],
+    pub(crate) formats: &'static [OutputFormat],
     /// Whether it reads files, so that `--max-input-size` has an effect.
     pub(crate) reads_files: bool,
 }
@@ -96,8 +96,8 @@ pub(crate) struct SharedOptions {
 /// What the options that all commands accept mean to the command of a name: the one place that says which output formats a
 /// command has. Help is made from it, and commands check with [`Ui::has_formats_of`].
 pub(crate) fn shared_options(command: &str) -> SharedOptions {
-    use Format::{Azure, Github, Gitlab, Json, Markdown, Sarif, Table, Text, Yaml};
-    let (formats, reads_files): (&[Format], bool) = match command {
+    use OutputFormat::{Azure, Github, Gitlab, Json, Markdown, Sarif, Table, Text, Yaml};
+    let (formats, reads_files): (&[OutputFormat], bool) = match command {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
         "eval" | "jp" => (&eval::FORMS, true),
@@ -166,7 +166,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
 
 /// Shows what kept a command from its work, and gives the exit code.
 fn ended(ui: &Ui, result: &CommandResult) -> ExitCode {
-    if let Err(Failure::BadInput(problems)) = result {
+    if let Err(CommandFailure::BadInput(problems)) = result {
         for problem in problems {
             ui.problem(problem);
         }

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::{Ui, plain};
 
@@ -77,10 +77,10 @@ enum PolicyRule {
 }
 
 /// A file of a start, as a path in its directory and its text.
-type Template = (&'static str, &'static str);
+type StarterTemplate = (&'static str, &'static str);
 
 impl PolicyRule {
-    fn files(self) -> &'static [Template] {
+    fn files(self) -> &'static [StarterTemplate] {
         match self {
             PolicyRule::Validate => &[
                 ("policy.yaml", include_str!("new/validate/policy.yaml")),
@@ -108,14 +108,14 @@ impl PolicyRule {
     }
 }
 
-const MODRULE: &[Template] = &[
+const MODRULE: &[StarterTemplate] = &[
     ("modrule.yaml", include_str!("new/modrule/modrule.yaml")),
     ("resources.yaml", include_str!("new/modrule/resources.yaml")),
     ("patched.yaml", include_str!("new/modrule/patched.yaml")),
     ("kyverno-test.yaml", include_str!("new/modrule/kyverno-test.yaml")),
 ];
 
-const PLUGIN: &[Template] = &[
+const PLUGIN: &[StarterTemplate] = &[
     ("plugin.sh", include_str!("new/plugin/plugin.sh")),
     ("settings.yaml", include_str!("new/plugin/settings.yaml")),
     ("kustomization.yaml", include_str!("new/plugin/kustomization.yaml")),
@@ -168,7 +168,12 @@ fn shown(path: &Path) -> String {
 }
 
 /// Writes all files or none: half a start beside the user's own file is a puzzle.
-fn write_all(ui: &Ui, directory: &Path, name: &str, files: &[Template]) -> Result<(), Failure> {
+fn write_all(
+    ui: &Ui,
+    directory: &Path,
+    name: &str,
+    files: &[StarterTemplate],
+) -> Result<(), CommandFailure> {
     let paths: Vec<PathBuf> = files.iter().map(|(file, _)| directory.join(file)).collect();
     if let Some(there) = paths.iter().find(|path| fs::symlink_metadata(path).is_ok()) {
         return Err(Diagnostic::error(format!("{} is there already", shown(there)))
@@ -188,21 +193,21 @@ fn write_all(ui: &Ui, directory: &Path, name: &str, files: &[Template]) -> Resul
     Ok(out.flush()?)
 }
 
-fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
+fn write_new(path: &Path, text: &str) -> Result<(), CommandFailure> {
     let failed = |error| input::cannot("write", &shown(path), &error);
     let mut file = File::options().write(true).create_new(true).open(path).map_err(failed)?;
     Ok(file.write_all(text.as_bytes()).map_err(failed)?)
 }
 
 #[cfg(unix)]
-fn make_executable(path: &Path) -> Result<(), Failure> {
+fn make_executable(path: &Path) -> Result<(), CommandFailure> {
     use std::os::unix::fs::PermissionsExt as _;
     let failed = |error| input::cannot("change", &shown(path), &error);
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed)?)
 }
 
 #[cfg(not(unix))]
-fn make_executable(_: &Path) -> Result<(), Failure> {
+fn make_executable(_: &Path) -> Result<(), CommandFailure> {
     Ok(())
 }
 

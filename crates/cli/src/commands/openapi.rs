@@ -4,7 +4,7 @@ use std::io::Write;
 
 use kiln_diagnostic::Diagnostic;
 
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::cluster::connection::ClusterAddress;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
@@ -37,7 +37,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
                     .hint("check that the cluster is up and the credentials are valid")
             })?;
             match ui.format() {
-                Format::Yaml => out.write_all(kiln_yaml::emit(&schema).as_bytes())?,
+                OutputFormat::Yaml => out.write_all(kiln_yaml::emit(&schema).as_bytes())?,
                 _ => writeln!(out, "{}", kiln_value::json::to_go_string_pretty(&schema))?,
             }
         }

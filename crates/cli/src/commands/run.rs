@@ -12,7 +12,7 @@ use kiln_runtime::options::{
     DEFAULT_LEASE_DURATION, DEFAULT_SHUTDOWN_GRACE_PERIOD, MIN_LEASE_DURATION,
 };
 use kiln_runtime::serve::ClientAuthority;
-use kiln_runtime::{Only, Options};
+use kiln_runtime::{Only, RuntimeOptions};
 
 use crate::cluster::connection::installation_name;
 use crate::exit::{CommandOutcome, CommandResult};
@@ -51,7 +51,7 @@ pub(crate) struct Args {
 
     /// Run only the admission webhooks, or only the controller
     #[arg(long, value_enum, value_name = "PART")]
-    only: Option<Part>,
+    only: Option<RunPart>,
 
     /// Namespace of the Kiln installation, with its ConfigMap, records and UpdateRequests
     #[arg(
@@ -146,7 +146,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Part {
+enum RunPart {
     Admission,
     Controller,
 }
@@ -155,12 +155,12 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_formats_of("run")?;
     crate::logging::begin(&args.log, args.log_json)?;
     let names = EngineNames::new(&args.name);
-    let options = Options {
+    let options = RuntimeOptions {
         kubeconfig: args.kubeconfig.clone(),
         context: args.context.clone(),
         only: args.only.map(|part| match part {
-            Part::Admission => Only::Admission,
-            Part::Controller => Only::Controller,
+            RunPart::Admission => Only::Admission,
+            RunPart::Controller => Only::Controller,
         }),
         as_controller: args.as_controller.clone(),
         as_admission: args.as_admission.clone(),

@@ -11,7 +11,7 @@ use kiln_editor::json_schema::{
 };
 use kiln_value::{Value, json};
 
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::{Ui, counted, plain};
 
@@ -63,7 +63,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     Ok(CommandOutcome::Done)
 }
 
-fn one_kind(name: &str) -> Result<&'static kiln_fields::Kind, Failure> {
+fn one_kind(name: &str) -> Result<&'static kiln_fields::DocumentKind, CommandFailure> {
     let found = kinds_called(name);
     match found.as_slice() {
         [only] => Ok(only),

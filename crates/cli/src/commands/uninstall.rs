@@ -12,7 +12,7 @@ use crate::cluster::competing_engines::{
     CompetingEngine, KUBEMOD, KYVERNO, installed, sharing_engine,
 };
 use crate::cluster::connection::Connection;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// Remove Kiln from a cluster, and keep the generated objects
@@ -77,8 +77,10 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     }
     let plan =
         Uninstall { kept: kept(&objects, &engines), objects, all: args.all, dry_run: args.dry_run };
-    let options =
-        kiln_runtime::Options { namespace: args.namespace.clone(), ..args.connection.options() };
+    let options = kiln_runtime::RuntimeOptions {
+        namespace: args.namespace.clone(),
+        ..args.connection.options()
+    };
     let mut out = ui.stdout();
     let mut written = Ok(());
     let done = uninstall(&options, &plan, &mut |line| {
@@ -92,7 +94,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
 }
 
 /// The Deployments that run other engines which use the same definitions.
-fn engines(connection: &Connection) -> Result<Vec<CompetingEngine>, Failure> {
+fn engines(connection: &Connection) -> Result<Vec<CompetingEngine>, CommandFailure> {
     let deployments = connection.reader()?.all(&Gvk::new("apps/v1", "Deployment"), "");
     let deployments = deployments.map_err(|error| {
         Diagnostic::error(format!("cannot find out whether another engine runs: {error}"))

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
@@ -29,16 +29,16 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     let version = env!("CARGO_PKG_VERSION");
     let kustomize = kiln_kustomize::KUSTOMIZE_VERSION;
     let form = match args.output {
-        Some(Form::Yaml) => Format::Yaml,
-        Some(Form::Json) => Format::Json,
+        Some(Form::Yaml) => OutputFormat::Yaml,
+        Some(Form::Json) => OutputFormat::Json,
         None => ui.format(),
     };
     let mut out = ui.stdout();
     match form {
-        Format::Json => {
+        OutputFormat::Json => {
             writeln!(out, "{}", serde_json::json!({ "version": version, "kustomize": kustomize }))?;
         }
-        Format::Yaml => writeln!(out, "version: {version}\nkustomize: {kustomize}")?,
+        OutputFormat::Yaml => writeln!(out, "version: {version}\nkustomize: {kustomize}")?,
         _ if args.short => writeln!(out, "{version}")?,
         _ => writeln!(out, "kiln {version}")?,
     }

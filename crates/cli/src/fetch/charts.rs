@@ -12,7 +12,7 @@ use kiln_chart::repository::{
 use kiln_kustomize::{ChartSource, Error, Result};
 use kiln_value::{KeyTable, Value, json};
 
-use super::{Answer, Request, get, host_of, redirected, request};
+use super::{FetchRequest, FetchResponse, get, host_of, redirected, request};
 
 const OCI: &str = "oci://";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -21,7 +21,7 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const MOST_PAGES: usize = 100;
 
 /// Where a package comes from, and what it should be.
-struct Found {
+struct PackageSource {
     version: String,
     package: Vec<u8>,
 }
@@ -74,7 +74,7 @@ fn failed(error: &kiln_chart::ChartError) -> Error {
     Error::new(error.to_string()).hint(hint)
 }
 
-fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<Found> {
+fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<PackageSource> {
     let repository = chart.repository.trim_end_matches('/');
     let index = get(&format!("{repository}/index.yaml"), most_bytes)?;
     let entry = find_in_index(&index, chart.name, chart.version, chart.devel)
@@ -92,7 +92,7 @@ fn from_repository(chart: &ChartSource<'_>, most_bytes: u64) -> Result<Found> {
     if !entry.digest.is_empty() {
         check_digest(&url, &package, &entry.digest).map_err(|error| failed(&error))?;
     }
-    Ok(Found { version: entry.version, package })
+    Ok(PackageSource { version: entry.version, package })
 }
 
 /// Where the package of an entry of an index is.
@@ -126,7 +126,11 @@ fn in_registry<'a>(
     (registry, name, tag)
 }
 
-fn from_registry(chart: &ChartSource<'_>, registry: &str, most_bytes: u64) -> Result<Found> {
+fn from_registry(
+    chart: &ChartSource<'_>,
+    registry: &str,
+    most_bytes: u64,
+) -> Result<PackageSource> {
     let registry = registry.trim_end_matches('/');
     let (host, directory) = registry.split_once('/').unwrap_or((registry, ""));
     let path = match directory {
@@ -155,7 +159,7 @@ fn from_registry(chart: &ChartSource<'_>, registry: &str, most_bytes: u64) -> Re
     let url = format!("{base}/blobs/{digest}");
     let package = session.get(&url, "")?;
     check_digest(&url, &package, &digest).map_err(|error| failed(&error))?;
-    Ok(Found { version, package })
+    Ok(PackageSource { version, package })
 }
 
 /// Registries speak HTTPS, but for those of this machine.
@@ -180,9 +184,9 @@ impl RegistrySession {
         self.ask(url, accept)?.content(url)
     }
 
-    fn ask(&mut self, url: &str, accept: &str) -> Result<Answer> {
+    fn ask(&mut self, url: &str, accept: &str) -> Result<FetchResponse> {
         let ask = |token: Option<&str>| {
-            request(&Request { url, accept, token, most_bytes: self.most_bytes })
+            request(&FetchRequest { url, accept, token, most_bytes: self.most_bytes })
         };
         let answer = ask(self.token.as_deref())?;
         let challenge = match (answer.status, &answer.challenge) {
@@ -300,7 +304,7 @@ impl Cache {
     }
 
     /// Keeps a package. A machine without room for it does without.
-    fn keep(&self, chart: &ChartSource<'_>, found: &Found) {
+    fn keep(&self, chart: &ChartSource<'_>, found: &PackageSource) {
         if !kiln_gotemplate::is_version(&found.version) {
             return;
         }

@@ -53,11 +53,11 @@ fn refused(address: &str) -> Error {
 
 /// The content behind an address.
 pub(crate) fn get(url: &str, most_bytes: u64) -> Result<Vec<u8>> {
-    request(&Request { url, accept: "", token: None, most_bytes })?.content(url)
+    request(&FetchRequest { url, accept: "", token: None, most_bytes })?.content(url)
 }
 
 /// What is asked for.
-struct Request<'r> {
+struct FetchRequest<'r> {
     url: &'r str,
     /// The type of the answer; empty for any.
     accept: &'r str,
@@ -67,7 +67,7 @@ struct Request<'r> {
 }
 
 /// What a server says, redirects followed.
-struct Answer {
+struct FetchResponse {
     status: u16,
     reason: &'static str,
     /// What the server asks of a client that it does not know.
@@ -79,7 +79,7 @@ struct Answer {
     address: String,
 }
 
-impl Answer {
+impl FetchResponse {
     /// The content, if the server has any.
     fn content(self, url: &str) -> Result<Vec<u8>> {
         if (200..300).contains(&self.status) {
@@ -92,7 +92,7 @@ impl Answer {
     }
 }
 
-fn request(request: &Request<'_>) -> Result<Answer> {
+fn request(request: &FetchRequest<'_>) -> Result<FetchResponse> {
     let agent = agent();
     let mut address = request.url.to_owned();
     for _ in 0..=MOST_REDIRECTS {
@@ -112,7 +112,7 @@ fn request(request: &Request<'_>) -> Result<Answer> {
         };
         let (location, challenge) = (header("location"), header("www-authenticate"));
         let next = header("link").and_then(|links| next_page(&links).map(str::to_owned));
-        let mut answer = Answer {
+        let mut answer = FetchResponse {
             status: status.as_u16(),
             reason: status.canonical_reason().unwrap_or("no reason given"),
             challenge,

@@ -11,11 +11,11 @@ use std::io;
 use kiln_diagnostic::{Diagnostic, Severity, SourceLocation};
 use kiln_value::{Map, Value, json, value};
 
-use crate::args::Format;
+use crate::args::OutputFormat;
 
 /// The forms that show findings and nothing else.
-pub(crate) const FORMS: [Format; 4] =
-    [Format::Sarif, Format::Github, Format::Gitlab, Format::Azure];
+pub(crate) const FORMS: [OutputFormat; 4] =
+    [OutputFormat::Sarif, OutputFormat::Github, OutputFormat::Gitlab, OutputFormat::Azure];
 
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,13 +100,15 @@ fn about(title: &str, level: Level) -> Value {
 /// Writes findings in one of [`FORMS`].
 pub(crate) fn write(
     out: &mut impl io::Write,
-    format: Format,
+    format: OutputFormat,
     findings: &[Finding],
 ) -> io::Result<()> {
     match format {
-        Format::Github => forges::github(out, findings),
-        Format::Azure => forges::azure(out, findings),
-        Format::Gitlab => writeln!(out, "{}", json::to_string_pretty(&forges::gitlab(findings))),
+        OutputFormat::Github => forges::github(out, findings),
+        OutputFormat::Azure => forges::azure(out, findings),
+        OutputFormat::Gitlab => {
+            writeln!(out, "{}", json::to_string_pretty(&forges::gitlab(findings)))
+        }
         _ => writeln!(out, "{}", json::to_string_pretty(&sarif::log(findings))),
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 
 use kiln_diagnostic::Diagnostic;
 
-use crate::args::{Color, Format, Global};
+use crate::args::{Color, Global, OutputFormat};
 use crate::commands;
 use clean::Clean;
 use diagnostic::Words;
@@ -44,7 +44,7 @@ pub(crate) fn status(text: &str) {
 
 /// Where commands write to.
 pub(crate) struct Ui {
-    format: Format,
+    format: OutputFormat,
     stdout_color: bool,
     stderr_color: bool,
     /// Problems are announced with Kiln's own words, or with those of kustomize.
@@ -73,12 +73,12 @@ impl Ui {
     }
 
     /// The form of output that was asked for.
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> OutputFormat {
         self.format
     }
 
     /// The same, with another form of output.
-    pub(crate) fn in_form(&self, format: Format) -> Ui {
+    pub(crate) fn in_form(&self, format: OutputFormat) -> Ui {
         Ui { format, ..*self }
     }
 
@@ -100,7 +100,7 @@ impl Ui {
         let mut out = self.data();
         let text = format!("{document:#}");
         match (self.format, kiln_value::json::parse(&text)) {
-            (Format::Yaml, Ok(value)) => out.write_all(kiln_yaml::emit(&value).as_bytes())?,
+            (OutputFormat::Yaml, Ok(value)) => out.write_all(kiln_yaml::emit(&value).as_bytes())?,
             _ => writeln!(out, "{text}")?,
         }
         out.flush()
@@ -109,7 +109,7 @@ impl Ui {
     /// Standard output, buffered; what is for people holds nothing that a terminal would obey. Flush it at the end, so
     /// that a full disk is noticed.
     pub(crate) fn stdout(&self) -> Clean<BufWriter<io::StdoutLock<'static>>> {
-        let is_for_people = matches!(self.format, Format::Text | Format::Table);
+        let is_for_people = matches!(self.format, OutputFormat::Text | OutputFormat::Table);
         Clean::new(self.data(), is_for_people).with_color(is_for_people && self.stdout_color)
     }
 
@@ -121,7 +121,9 @@ impl Ui {
     /// Shows a problem on standard error: for people, or as one line of JSON.
     pub(crate) fn problem(&self, problem: &Diagnostic) {
         let text = match self.format {
-            Format::Json => serde_json::to_string(problem).unwrap_or_else(|_| problem.to_string()),
+            OutputFormat::Json => {
+                serde_json::to_string(problem).unwrap_or_else(|_| problem.to_string())
+            }
             _ => diagnostic::render(problem, self.words, self.stderr_color),
         };
         // Nothing is left to be done when standard error is closed too.

@@ -6,7 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::args::Format;
+use crate::args::OutputFormat;
 
 /// Who is faster than this says nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -17,7 +17,7 @@ pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
     /// Shows what is being done, if standard error is a terminal.
-    pub(crate) fn start(what: &str, format: Format) -> Self {
+    pub(crate) fn start(what: &str, format: OutputFormat) -> Self {
         if !is_wanted(io::stderr().is_terminal(), format) {
             return Progress(None);
         }
@@ -51,7 +51,7 @@ pub(crate) struct Counter {
 
 impl Counter {
     /// Counts up to so many, if standard error is a terminal.
-    pub(crate) fn start(of: usize, format: Format) -> Self {
+    pub(crate) fn start(of: usize, format: OutputFormat) -> Self {
         let is_wanted = is_wanted(io::stderr().is_terminal(), format);
         Counter { of, done: Cell::new(0), is_wanted, start: Instant::now() }
     }
@@ -90,8 +90,8 @@ impl Drop for Progress {
 }
 
 /// Messages as JSON are for programs.
-fn is_wanted(is_terminal: bool, format: Format) -> bool {
-    is_terminal && format != Format::Json
+fn is_wanted(is_terminal: bool, format: OutputFormat) -> bool {
+    is_terminal && format != OutputFormat::Json
 }
 
 fn line(what: &str, elapsed: Duration) -> Option<String> {
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn only_people_who_wait_see_progress() {
-        assert!(is_wanted(true, Format::Text));
-        assert!(!is_wanted(true, Format::Json));
-        assert!(!is_wanted(false, Format::Text));
+        assert!(is_wanted(true, OutputFormat::Text));
+        assert!(!is_wanted(true, OutputFormat::Json));
+        assert!(!is_wanted(false, OutputFormat::Text));
         assert_eq!(line("building x", Duration::from_millis(1999)), None);
         assert_eq!(line("building x", Duration::from_secs(3)).as_deref(), Some("building x … 3 s"));
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kiln_certificates::{Certificates, Names, Pair, Stored};
+use kiln_certificates::{CertificateNames, Certificates, Pair, Stored};
 use kiln_value::json;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -21,8 +21,8 @@ fn now() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
 
-fn names() -> Names {
-    Names { others: vec!["127.0.0.1".to_owned()], ..Names::usual("kyverno") }
+fn names() -> CertificateNames {
+    CertificateNames { others: vec!["127.0.0.1".to_owned()], ..CertificateNames::usual("kyverno") }
 }
 
 /// Certificates that were made some time ago.
@@ -347,7 +347,7 @@ fn certificates_and_what_webhooks_trust() {
         assert_eq!(said.matches("is not what").count(), 1, "{said}");
     }
     // One for others is as bad.
-    let others = Names { service: "other".into(), ..names() };
+    let others = CertificateNames { service: "other".into(), ..names() };
     let stored = Stored { authority: Some(certificates.authority.clone()), serving: None };
     let others = Certificates::ensure(&stored, &others, now()).unwrap();
     check(&others, &certificates.ca_bundle(), &[distrust]);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kiln_object::{ObjectId, list};
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_testkit::project_root;
 use kiln_value::{Value, json, value};
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -30,7 +30,7 @@ struct Stage {
 impl Stage {
     fn new(example: &Path) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        let sandbox = runtime.block_on(Sandbox::start(&Options::default())).unwrap();
+        let sandbox = runtime.block_on(Sandbox::start(&SandboxOptions::default())).unwrap();
         let folder = Folder::with(&[]);
         folder.write("kubeconfig", sandbox.kubeconfig());
         let stage = Stage { folder, example: example.to_path_buf(), runtime, sandbox };

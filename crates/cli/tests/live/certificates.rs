@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kiln_certificates::{Certificates, Names, Stored};
+use kiln_certificates::{CertificateNames, Certificates, Stored};
 use kiln_testkit::control_plane::ControlPlane;
 use kiln_value::json;
 use rustls::pki_types::CertificateDer;
@@ -29,9 +29,9 @@ fn now() -> i64 {
 }
 
 /// The names that engines on loopback are called by.
-fn names() -> Names {
+fn names() -> CertificateNames {
     let others = ["127.0.0.1".to_owned(), "localhost".to_owned()];
-    Names { others: others.into(), ..Names::usual("kyverno") }
+    CertificateNames { others: others.into(), ..CertificateNames::usual("kyverno") }
 }
 
 fn stored(made: &Certificates) -> Stored {

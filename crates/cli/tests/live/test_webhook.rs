@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use kiln_certificates::{Certificates, Names, Stored};
+use kiln_certificates::{CertificateNames, Certificates, Stored};
 use kiln_value::{Value, json, value};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -28,7 +28,10 @@ impl TestWebhook {
     pub(crate) fn start(verdict: Verdict) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let names = Names { others: vec!["127.0.0.1".to_owned()], ..Names::usual("default") };
+        let names = CertificateNames {
+            others: vec!["127.0.0.1".to_owned()],
+            ..CertificateNames::usual("default")
+        };
         let made = Certificates::ensure(&Stored::default(), &names, i64::try_from(now).unwrap());
         let made = made.unwrap();
         let certificates: Vec<_> =

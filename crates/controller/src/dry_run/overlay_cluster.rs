@@ -20,7 +20,7 @@ type Place = (Str, Str);
 
 /// The objects of a kind: as the cluster has them, and as they are here.
 #[derive(Default)]
-struct Kind {
+struct OverlayKind {
     before: BTreeMap<Place, Value>,
     now: BTreeMap<Place, Value>,
 }
@@ -30,7 +30,7 @@ pub(super) struct OverlayCluster<'c> {
     admit: &'c Admit<'c>,
     /// Where the engine keeps its books.
     namespace: Str,
-    kinds: BTreeMap<KindKey, Result<Kind, ApiError>>,
+    kinds: BTreeMap<KindKey, Result<OverlayKind, ApiError>>,
     /// The kinds in the version that they were first asked for in.
     versions: BTreeMap<KindKey, Gvk>,
     /// The only policies that act.
@@ -93,7 +93,7 @@ impl<'c> OverlayCluster<'c> {
                 Some(Ok(kind)) => kind.now,
                 _ => BTreeMap::new(),
             };
-            let mut kind = Kind::default();
+            let mut kind = OverlayKind::default();
             for mut policy in by_kind.remove(&key).unwrap_or_default() {
                 let place = place_of(&policy);
                 policy = match stored.remove(&place) {
@@ -153,7 +153,7 @@ impl<'c> OverlayCluster<'c> {
             && (id.gvk.kind == "UpdateRequest" || id.name.starts_with("kiln-"))
     }
 
-    fn load(&mut self, gvk: &Gvk) -> &mut Result<Kind, ApiError> {
+    fn load(&mut self, gvk: &Gvk) -> &mut Result<OverlayKind, ApiError> {
         let key = KindKey::of(gvk);
         self.versions.entry(key.clone()).or_insert_with(|| gvk.clone());
         let cluster = self.cluster;
@@ -161,7 +161,7 @@ impl<'c> OverlayCluster<'c> {
             let objects = cluster.all(gvk)?;
             let before: BTreeMap<Place, Value> =
                 objects.into_iter().map(|object| (place_of(&object), object)).collect();
-            Ok(Kind { now: before.clone(), before })
+            Ok(OverlayKind { now: before.clone(), before })
         })
     }
 

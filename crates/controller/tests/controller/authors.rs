@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::support::{World, id, trigger};
 use kiln_cluster::{Call, KindKey, Verb};
-use kiln_controller::{AccessCheck, Lookup, LookupResult, Question};
+use kiln_controller::{AccessCheck, Lookup, LookupQuestion, LookupResult};
 use kiln_engine::author::Authors;
 use kiln_engine::{ReadError, User};
 use kiln_object::{Gvk, ObjectId};
-use kiln_testkit::memory::Fault;
+use kiln_testkit::memory::CallFault;
 use kiln_value::{Value, value};
 
 const AUTHOR: &str = r#"annotations: {kiln.dev/author: '{"username":"ann","groups":[]}'}"#;
@@ -38,7 +38,7 @@ fn secret() -> Value {
 
 fn started(policy: &str, authors: Authors) -> World {
     let mut world = World::new();
-    world.settings.authors = authors;
+    world.settings.rules.authors = authors;
     world.restart();
     world.put(secret());
     world.apply(policy);
@@ -48,8 +48,8 @@ fn started(policy: &str, authors: Authors) -> World {
 }
 
 /// What is asked, as `who verb kind/namespace/name`.
-fn asked(questions: &[Question]) -> BTreeSet<String> {
-    let of = |question: &Question| match &question.asked {
+fn asked(questions: &[LookupQuestion]) -> BTreeSet<String> {
+    let of = |question: &LookupQuestion| match &question.asked {
         Lookup::Access(right) => {
             format!("{} {} {}", right.user.username, right.verb, right.object)
         }
@@ -226,7 +226,11 @@ fn nothing_goes_because_objects_cannot_be_read_at_the_moment() {
     world.restart();
     let secrets = KindKey::of(&Gvk::new("v1", "Secret"));
     for _ in 0..3 {
-        world.memory.faults.fail_next(Some(Verb::List), Some(secrets.clone()), Fault::Unavailable);
+        world.memory.faults.fail_next(
+            Some(Verb::List),
+            Some(secrets.clone()),
+            CallFault::Unavailable,
+        );
     }
     world.settle();
     assert!(world.has(&made), "{}", world.explain());
@@ -281,7 +285,11 @@ fn nothing_goes_because_an_earlier_rule_cannot_tell_whether_it_acts() {
     world.restart();
     let secrets = KindKey::of(&Gvk::new("v1", "Secret"));
     for _ in 0..3 {
-        world.memory.faults.fail_next(Some(Verb::List), Some(secrets.clone()), Fault::Unavailable);
+        world.memory.faults.fail_next(
+            Some(Verb::List),
+            Some(secrets.clone()),
+            CallFault::Unavailable,
+        );
     }
     world.settle();
     assert!(world.has(&made), "{}", world.explain());

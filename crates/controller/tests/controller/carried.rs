@@ -201,7 +201,7 @@ fn a_policy_that_does_not_act_yet_holds_up_nobody_and_misses_nothing() {
 #[test]
 fn a_full_table_of_requests_loses_none_that_is_written_down() {
     let mut world = World::new();
-    world.settings.hints = 2;
+    world.settings.requests.hints = 2;
     world.restart();
     world.apply(&creator_policy().replace("t-made", "'{{request.name}}-made'"));
     world.seconds(2);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::support::{World, config_map, id, namespace, secret};
 use kiln_cluster::{Call, Verb};
 use kiln_object::{ObjectId, metadata};
-use kiln_testkit::memory::{Decision, Fault, WatchFault};
+use kiln_testkit::memory::{CallFault, Decision, WatchFault};
 use kiln_value::{Value, value};
 
 /// SplitMix64.
@@ -265,10 +265,10 @@ impl Story {
             }
             17..=18 => {
                 let fault = self.chance.pick(&[
-                    Fault::Conflict,
-                    Fault::Unavailable,
-                    Fault::Forbidden,
-                    Fault::LostAnswer,
+                    CallFault::Conflict,
+                    CallFault::Unavailable,
+                    CallFault::Forbidden,
+                    CallFault::LostAnswer,
                 ]);
                 let verb = self.chance.pick(&[
                     None,

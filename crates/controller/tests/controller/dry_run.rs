@@ -145,7 +145,7 @@ fn rules_have_the_global_context_and_services() {
     generate:",
     );
     let mut world = world();
-    world.settings.services = true;
+    world.settings.rules.services = true;
     let plan = planned(&mut world, &[&informed]);
     assert_eq!(plan.undone, []);
     let made = plan.changes.first().and_then(|planned| planned.after.as_ref());

@@ -228,7 +228,7 @@ fn a_kind_that_is_being_listed_is_no_failure() {
     world.forget_calls();
     // The answer takes its time.
     let mut held = Vec::new();
-    for wait in [0, 0, 0, 2 * world.settings.pending_after, 0, 0] {
+    for wait in [0, 0, 0, 2 * world.settings.requests.pending_after, 0, 0] {
         world.now += wait;
         world.deliver();
         for request in world.controller.poll(world.now) {

@@ -273,7 +273,7 @@ fn requests_outside_of_the_engines_namespace_mean_nothing() {
                         let sent =
                             hint(&platform(), Operation::Update, &request(), again.clone(), again);
                         world.put(sent.to_request(
-                            &kiln_controller::Settings::default().update_requests,
+                            &kiln_controller::Settings::default().requests.kind,
                             place,
                             &[],
                             "1",
@@ -294,12 +294,8 @@ fn requests_elsewhere_hide_none_of_the_same_name() {
     let mut sent = ask("harmless");
     sent.set(["metadata", "uid"], Value::Null).unwrap();
     let true_one = hint(&platform(), Operation::Create, &request(), Some(sent), None);
-    let mut elsewhere = true_one.to_request(
-        &kiln_controller::Settings::default().update_requests,
-        "evil",
-        &[],
-        "1",
-    );
+    let mut elsewhere =
+        true_one.to_request(&kiln_controller::Settings::default().requests.kind, "evil", &[], "1");
     let user = ["spec", "context", "userInfo", "userInfo"];
     elsewhere.set(user, value!({"username": "eve"})).unwrap();
     world.put(elsewhere);

@@ -6,7 +6,7 @@ use crate::support::{
 use kiln_cluster::{Call, Verb};
 use kiln_controller::{Lookup, LookupResult, Waiting};
 use kiln_object::{Gvk, ObjectId, Selector, metadata};
-use kiln_testkit::memory::{Decision, Fault};
+use kiln_testkit::memory::{CallFault, Decision};
 use kiln_value::{Value, value};
 
 fn requests(world: &World) -> Vec<(String, String)> {
@@ -127,7 +127,7 @@ fn an_unavailable_server_is_asked_less_and_less_often() {
     world.apply(&made_secret(true));
     world.seconds(5);
     for _ in 0..8 {
-        world.memory.faults.fail_next(Some(Verb::Create), None, Fault::Unavailable);
+        world.memory.faults.fail_next(Some(Verb::Create), None, CallFault::Unavailable);
     }
     world.put(trigger("t", "1"));
     world.seconds(10);
@@ -143,7 +143,7 @@ fn a_lost_answer_is_found_out() {
     let mut world = World::new();
     world.apply(&made_secret(true));
     world.seconds(5);
-    world.memory.faults.fail_next(Some(Verb::Create), None, Fault::LostAnswer);
+    world.memory.faults.fail_next(Some(Verb::Create), None, CallFault::LostAnswer);
     world.put(trigger("t", "1"));
     world.seconds(5);
     assert_eq!(world.memory.counts.of(&made()).writes, 1, "it was there already");
@@ -568,7 +568,7 @@ fn services_are_asked_by_the_host_and_nobody_waits_for_others() {
     assert!(world.conditions()[0].contains("no services are allowed"), "{:?}", world.conditions());
 
     let mut world = World::new();
-    world.settings.services = true;
+    world.settings.rules.services = true;
     world.restart();
     world.apply(&asks);
     world.settle();

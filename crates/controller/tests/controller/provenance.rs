@@ -40,7 +40,7 @@ fn the_books_say_why_nothing_was_made() {
 
     // An excluded user.
     let mut world = World::new();
-    world.settings.patience = 300;
+    world.settings.requests.patience = 300;
     world.restart();
     world.apply(&made_secret(true));
     world.seconds(2);

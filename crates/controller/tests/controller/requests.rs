@@ -228,7 +228,7 @@ fn people_who_are_kept_out_fire_no_rule() {
     let out = |hint: ObservedRequest| ObservedRequest { passed_over: true, ..hint };
     for before in [true, false] {
         at_every_moment(|world, may_die| {
-            world.settings.patience = 300;
+            world.settings.requests.patience = 300;
             world.restart();
             world.apply(&made_secret(true));
             world.seconds(1);

@@ -1,7 +1,7 @@
 //! Strategic merge patches as apply configurations.
 
 use kiln_pattern::{Anchor, AnchorKind};
-use kiln_schema::{ListType, Schema, Version};
+use kiln_schema::{KubernetesVersion, ListType, Schema};
 use kiln_value::{Map, Path, Value};
 
 use super::Changes;
@@ -304,7 +304,7 @@ fn plain(key: &str) -> &str {
 fn merges(place: &Place, name: &str, kinds: &[(String, String)]) -> bool {
     let _ = place;
     let steps: Vec<&str> = name.split('.').skip(1).collect();
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::V1_36);
     kinds.iter().any(|(version, kind)| {
         let node = schema.root(version, kind).and_then(|root| {
             let mut node = root;
@@ -317,7 +317,7 @@ fn merges(place: &Place, name: &str, kinds: &[(String, String)]) -> bool {
             Some(node)
         });
         // Elements that are one value each are replaced as well.
-        let is_whole = |node: kiln_schema::Node<'_>| {
+        let is_whole = |node: kiln_schema::SchemaNode<'_>| {
             node.items().is_some_and(|items| items.map_type() == kiln_schema::MapType::Atomic)
         };
         node.is_some_and(|node| {

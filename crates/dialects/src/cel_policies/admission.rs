@@ -18,15 +18,15 @@ use kiln_yaml::Document;
 use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
 use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
-use super::head::{self, Head, Rules};
+use super::head::{self, Head, PolicyKindRules};
 use super::mutating::{check_failure_policy, lifecycle, mutations};
 use super::{request_facts, validating};
 use crate::Compiled;
 use crate::delivery::{background, report_words};
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 use crate::generated_object_fields;
 
-static RULES: Rules = Rules {
+static RULES: PolicyKindRules = PolicyKindRules {
     document: &table::ADMISSION_POLICY,
     spec: &table::ADMISSION_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
@@ -225,7 +225,7 @@ impl Bound<'_> {
     }
 }
 
-pub(super) fn param_kind(node: &Node<'_, '_>) -> Option<Gvk> {
+pub(super) fn param_kind(node: &DocumentNode<'_, '_>) -> Option<Gvk> {
     let fields = node.fields(&table::PARAM_KIND)?;
     Some(Gvk::new(&fields.required_text("apiVersion")?, &fields.required_text("kind")?))
 }
@@ -266,8 +266,8 @@ fn binding(report: &Report<'_>, tables: &BindingTables, kinds: &Kinds) -> Option
     Some(Binding { name, policy, params, narrow_include, actions })
 }
 
-pub(super) fn param_ref(node: &Node<'_, '_>) -> Option<ParamRef> {
-    let fields: Fields<'_, '_> = node.fields(&table::PARAM_REF)?;
+pub(super) fn param_ref(node: &DocumentNode<'_, '_>) -> Option<ParamRef> {
+    let fields: DocumentFields<'_, '_> = node.fields(&table::PARAM_REF)?;
     let missing = match fields.text("parameterNotFoundAction").as_deref() {
         None | Some("Deny") => MissingParams::Fail,
         Some("Allow") => MissingParams::Skip,
@@ -288,7 +288,7 @@ pub(super) fn param_ref(node: &Node<'_, '_>) -> Option<ParamRef> {
     Some((find, fields.text("namespace").filter(|namespace| !namespace.is_empty()), missing))
 }
 
-fn read_selector(node: &Node<'_, '_>) -> Option<Selector> {
+fn read_selector(node: &DocumentNode<'_, '_>) -> Option<Selector> {
     let value: &Value = node.value;
     Selector::from_value(value)
         .map_err(|error| node.error(format!("bad selector at {}: {error}", node.path)))

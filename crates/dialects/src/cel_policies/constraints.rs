@@ -6,7 +6,7 @@ use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, FilterSemantics, Filters, KindPattern, Operation, Operations};
 use kiln_value::Str;
 
-use crate::document_reader::{Fields, Node};
+use crate::document_reader::{DocumentFields, DocumentNode};
 
 /// What a policy is about.
 pub(super) struct Constraints {
@@ -33,7 +33,7 @@ pub(super) enum ConstraintOwner {
 
 /// Reads `matchConstraints`, or `targetMatchConstraints`, which may have an expression as well.
 pub(super) fn read(
-    node: &Node<'_, '_>,
+    node: &DocumentNode<'_, '_>,
     kinds: &Kinds,
     old: OldLabels,
     of: ConstraintOwner,
@@ -91,12 +91,17 @@ impl Selectors {
     }
 }
 
-fn rules(fields: &Fields<'_, '_>, key: &str, kinds: &Kinds, selectors: &Selectors) -> Filters {
+fn rules(
+    fields: &DocumentFields<'_, '_>,
+    key: &str,
+    kinds: &Kinds,
+    selectors: &Selectors,
+) -> Filters {
     let elements = fields.get(key).map(|node| node.elements()).unwrap_or_default();
     Filters::Any(elements.iter().filter_map(|node| rule(node, kinds, selectors)).collect())
 }
 
-fn rule(node: &Node<'_, '_>, kinds: &Kinds, selectors: &Selectors) -> Option<Filter> {
+fn rule(node: &DocumentNode<'_, '_>, kinds: &Kinds, selectors: &Selectors) -> Option<Filter> {
     let fields = node.fields(&table::RESOURCE_RULE)?;
     let texts = |key: &str| fields.get(key).map(|node| node.texts()).unwrap_or_default();
     let (groups, versions, resources) =
@@ -144,20 +149,20 @@ fn rule(node: &Node<'_, '_>, kinds: &Kinds, selectors: &Selectors) -> Option<Fil
 }
 
 /// The operations; all of them, which is none by name, for `*`.
-fn operations(fields: &Fields<'_, '_>) -> Operations {
+fn operations(fields: &DocumentFields<'_, '_>) -> Operations {
     let Some(node) = fields.get("operations") else { return Operations::NONE };
     let elements = node.elements();
     if elements.iter().any(|element| element.value.as_str() == Some("*")) {
         return Operations::NONE;
     }
-    let read = |node: &Node<'_, '_>| {
+    let read = |node: &DocumentNode<'_, '_>| {
         let word: Str = node.text()?;
         word.parse::<Operation>().map_err(|error| node.error(error.to_string())).ok()
     };
     elements.iter().filter_map(read).collect()
 }
 
-fn selector(node: Option<Node<'_, '_>>) -> Option<WildcardSelector> {
+fn selector(node: Option<DocumentNode<'_, '_>>) -> Option<WildcardSelector> {
     let node = node?;
     WildcardSelector::from_value(node.value)
         .map_err(|error| {

@@ -8,14 +8,14 @@ use kiln_yaml::Document;
 
 use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
 use super::expressions::{self, ExpectedType};
-use super::head::{self, Body, Head, Rules};
+use super::head::{self, Head, PolicyBody, PolicyKindRules};
 use super::mutating::lifecycle;
 use super::tokens;
 use crate::Compiled;
 use crate::document_reader::Report;
 use crate::schedule::{ScheduledKind, propagation, schedule};
 
-static RULES: Rules = Rules {
+static RULES: PolicyKindRules = PolicyKindRules {
     document: &table::DELETING_POLICY,
     spec: &table::DELETING_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
@@ -66,7 +66,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     }));
     let dialect = Dialect::DeletingPolicy;
     let lifecycle = lifecycle(false);
-    Some(head.policy(report, Body { dialect, trigger, script, program, lifecycle }))
+    Some(head.policy(report, PolicyBody { dialect, trigger, script, program, lifecycle }))
 }
 
 /// `matchConstraints`. Kyverno's command line judges data by policies without them, which no API server stores.

@@ -10,7 +10,7 @@ use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
 use super::expressions::{self, ExpectedType};
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 use crate::{Compiled, PolicyKind};
 
 /// The label that says which of several exceptions decides.
@@ -81,12 +81,12 @@ fn exceptions(report: &Report<'_>) -> Option<Vec<Exception>> {
 }
 
 /// The policies that are meant and that Kiln runs, and whether they live in a namespace.
-fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
+fn references(spec: &DocumentFields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
     let list = spec.get("policyRefs").map(|node| node.elements()).unwrap_or_default();
     if list.is_empty() {
         spec.error("must specify at least one policy ref", Some("add policyRefs".into()));
     }
-    let read = |node: &Node<'_, '_>| -> Option<(ExceptedRules, bool)> {
+    let read = |node: &DocumentNode<'_, '_>| -> Option<(ExceptedRules, bool)> {
         let fields = node.fields(&table::POLICY_REF)?;
         let (name, kind) = (fields.text("name"), fields.text("kind"));
         if name.as_ref().is_none_or(Str::is_empty) {
@@ -108,7 +108,7 @@ fn references(spec: &Fields<'_, '_>, own: &str) -> Vec<(ExceptedRules, bool)> {
     list.iter().filter_map(read).collect()
 }
 
-fn reported(spec: &Fields<'_, '_>) -> ReportResult {
+fn reported(spec: &DocumentFields<'_, '_>) -> ReportResult {
     match spec.text("reportResult").as_deref() {
         None | Some("" | "skip") => ReportResult::Skip,
         Some("pass") => ReportResult::Pass,
@@ -120,7 +120,7 @@ fn reported(spec: &Fields<'_, '_>) -> ReportResult {
     }
 }
 
-fn expires(spec: &Fields<'_, '_>) -> Option<i64> {
+fn expires(spec: &DocumentFields<'_, '_>) -> Option<i64> {
     let text = spec.text("expiresAt")?;
     match Time::parse_rfc3339(&text) {
         Ok(time) => Some(time.unix()),

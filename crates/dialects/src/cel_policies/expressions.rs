@@ -6,7 +6,7 @@ use kiln_rules::{Expression, NamedExpression};
 use kiln_value::Path;
 use kiln_yaml::part_of;
 
-use crate::document_reader::{Node, Report};
+use crate::document_reader::{DocumentNode, Report};
 
 /// What the value of an expression must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +134,11 @@ fn hint(message: &str) -> Option<String> {
 }
 
 /// Compiles the expression that a node holds.
-pub(super) fn node(env: &Env, node: &Node<'_, '_>, wanted: ExpectedType) -> Option<Expression> {
+pub(super) fn node(
+    env: &Env,
+    node: &DocumentNode<'_, '_>,
+    wanted: ExpectedType,
+) -> Option<Expression> {
     let text = node.text()?;
     let text = Text { source: &text, path: node.path.clone(), offset: 0, whole: &text };
     compile(env, &text, wanted, node.report)
@@ -143,7 +147,7 @@ pub(super) fn node(env: &Env, node: &Node<'_, '_>, wanted: ExpectedType) -> Opti
 /// Compiles a list of `name` and `expression`.
 pub(super) fn named(
     env: &Env,
-    list: Option<Node<'_, '_>>,
+    list: Option<DocumentNode<'_, '_>>,
     wanted: ExpectedType,
 ) -> Vec<NamedExpression> {
     let mut found: Vec<NamedExpression> = Vec::new();

@@ -13,10 +13,10 @@ use kiln_yaml::Document;
 use super::constraints::OldLabels;
 use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
-use super::head::{self, Body, Head, Rules, switch};
+use super::head::{self, Head, PolicyBody, PolicyKindRules, switch};
 use super::{object_literals, request_facts, template, tokens};
 use crate::Compiled;
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 use crate::generated_object_fields;
 
 /// The field manager of objects that are written by server-side apply.
@@ -33,7 +33,7 @@ const LABELS: OwnershipLabels = OwnershipLabels {
 /// The webhooks that serve generating policies.
 const FAMILY: WebhookFamily = WebhookFamily::Kind { cluster: "gpol", namespaced: "ngpol" };
 
-static RULES: Rules = Rules {
+static RULES: PolicyKindRules = PolicyKindRules {
     document: &table::GENERATING_POLICY,
     spec: &table::GENERATING_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
@@ -100,7 +100,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         ..Trigger::of(constraints.include, constraints.exclude)
     };
     let (dialect, program) = (Dialect::GeneratingPolicy, Program::Generate(program));
-    Some(head.policy(report, Body { dialect, trigger, script, program, lifecycle }))
+    Some(head.policy(report, PolicyBody { dialect, trigger, script, program, lifecycle }))
 }
 
 /// What the policy makes, and whether an expression in it looks at the namespace of the trigger.
@@ -134,7 +134,7 @@ fn program(head: &Head<'_, '_>, script: &Script, kinds: &Kinds) -> Option<(Gener
     Some((Generate { blocks, stop_at_failure: true }, asks_for_namespace))
 }
 
-fn emitter(entry: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emitter> {
+fn emitter(entry: &DocumentNode<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emitter> {
     let fields = entry.fields(&table::GENERATE_ENTRY)?;
     let name = fields.text("name");
     let emission = match (fields.get("expression"), fields.get("template")) {
@@ -161,7 +161,7 @@ fn emitter(entry: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emitt
     Some(Emitter { emission, name, path: entry.path.clone() })
 }
 
-fn asked(node: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emission> {
+fn asked(node: &DocumentNode<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emission> {
     let expression = expressions::node(&script.env, node, ExpectedType::Calls)?;
     object_literals::check(node, &script.env);
     let source = expression.program.source();
@@ -177,8 +177,8 @@ fn asked(node: &Node<'_, '_>, script: &Script, kinds: &Kinds) -> Option<Emission
     Some(Emission::FromExpression { expression, named })
 }
 
-fn documents(node: &Node<'_, '_>, env: &Env) -> Option<Emission> {
-    let fields: Fields<'_, '_> = node.fields(&table::GENERATE_TEMPLATE)?;
+fn documents(node: &DocumentNode<'_, '_>, env: &Env) -> Option<Emission> {
+    let fields: DocumentFields<'_, '_> = node.fields(&table::GENERATE_TEMPLATE)?;
     fields.required_text("value")?;
     let interpolate = match fields.text("interpolate").as_deref() {
         None | Some("none") => false,

@@ -17,7 +17,7 @@ use super::expressions::{self, ExpectedType};
 use super::{request_facts, tokens};
 use crate::Compiled;
 use crate::delivery::{background, report_words};
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 
 /// The beginning of a policy.
 pub(super) struct Head<'d, 'r> {
@@ -25,11 +25,11 @@ pub(super) struct Head<'d, 'r> {
     pub(super) kind: Str,
     pub(super) name: Str,
     pub(super) scope: Scope,
-    pub(super) spec: Fields<'d, 'r>,
+    pub(super) spec: DocumentFields<'d, 'r>,
 }
 
 /// What a kind of policy allows.
-pub(super) struct Rules {
+pub(super) struct PolicyKindRules {
     /// The fields of the document, and of its `spec`.
     pub(super) document: &'static FieldTable,
     pub(super) spec: &'static FieldTable,
@@ -40,7 +40,7 @@ pub(super) struct Rules {
 }
 
 /// What a policy of one rule does.
-pub(super) struct Body {
+pub(super) struct PolicyBody {
     pub(super) dialect: Dialect,
     pub(super) trigger: Trigger,
     pub(super) script: Script,
@@ -52,7 +52,7 @@ pub(super) struct Body {
 pub(super) fn compile(
     document: &Document,
     compiled: &mut Compiled,
-    rules: &Rules,
+    rules: &PolicyKindRules,
     policy: impl FnOnce(&Head<'_, '_>, &Report<'_>) -> Option<Policy>,
 ) {
     let report = Report::new(document);
@@ -64,7 +64,7 @@ pub(super) fn compile(
 }
 
 /// Reads the beginning of a policy; `None` when not even its name can be read.
-fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head<'d, 'r>> {
+fn read<'d, 'r>(report: &'r Report<'d>, rules: &PolicyKindRules) -> Option<Head<'d, 'r>> {
     let root = report.root().fields(rules.document)?;
     let (api_version, kind) = (root.required_text("apiVersion")?, root.required_text("kind")?);
     let metadata = match root.get("metadata") {
@@ -109,8 +109,8 @@ fn read<'d, 'r>(report: &'r Report<'d>, rules: &Rules) -> Option<Head<'d, 'r>> {
 
 impl Head<'_, '_> {
     /// A policy of one rule, which has its name.
-    pub(super) fn policy(&self, report: &Report<'_>, body: Body) -> Policy {
-        let Body { dialect, trigger, script, program, lifecycle } = body;
+    pub(super) fn policy(&self, report: &Report<'_>, body: PolicyBody) -> Policy {
+        let PolicyBody { dialect, trigger, script, program, lifecycle } = body;
         let namespace = self.scope.namespace().map(Into::into);
         let id = PolicyId { dialect, namespace, name: self.name.clone() };
         let origin = Origin::new(report.document().clone(), Path::root());
@@ -189,7 +189,10 @@ impl Head<'_, '_> {
 }
 
 /// Compiles a list of named values, and gives what expressions may mention with them.
-pub(super) fn variables(list: Option<Node<'_, '_>>, base: &Env) -> (Vec<NamedExpression>, Env) {
+pub(super) fn variables(
+    list: Option<DocumentNode<'_, '_>>,
+    base: &Env,
+) -> (Vec<NamedExpression>, Env) {
     let mut env = base.clone();
     let mut found: Vec<NamedExpression> = Vec::new();
     for element in list.map(|node| node.elements()).unwrap_or_default() {
@@ -222,9 +225,9 @@ pub(super) fn variables(list: Option<Node<'_, '_>>, base: &Env) -> (Vec<NamedExp
 }
 
 /// Compiles a list of `auditAnnotations`.
-pub(super) fn annotations(list: Option<Node<'_, '_>>, env: &Env) -> Vec<NamedExpression> {
+pub(super) fn annotations(list: Option<DocumentNode<'_, '_>>, env: &Env) -> Vec<NamedExpression> {
     let list = list.map(|node| node.elements()).unwrap_or_default();
-    let read = |element: &Node<'_, '_>| {
+    let read = |element: &DocumentNode<'_, '_>| {
         let fields = element.fields(&table::AUDIT_ANNOTATION)?;
         let name = fields.required_text("key")?;
         fields.required_text("valueExpression")?;
@@ -236,7 +239,7 @@ pub(super) fn annotations(list: Option<Node<'_, '_>>, env: &Env) -> Vec<NamedExp
 }
 
 /// A switch of `evaluation`: `{enabled: true}`, or plainly `true` as first proposed.
-pub(super) fn switch(fields: Option<&Fields<'_, '_>>, key: &str) -> Option<bool> {
+pub(super) fn switch(fields: Option<&DocumentFields<'_, '_>>, key: &str) -> Option<bool> {
     let node = fields?.get(key)?;
     match node.value.as_bool() {
         Some(flag) => Some(flag),
@@ -275,9 +278,9 @@ pub(super) fn script(
 }
 
 /// Conditions on requests that an API server checks; none when there are none.
-pub(crate) fn request_conditions(node: &Node<'_, '_>) -> Option<Arc<Script>> {
+pub(crate) fn request_conditions(node: &DocumentNode<'_, '_>) -> Option<Arc<Script>> {
     let env = Env::policies(PolicyScope::Cluster);
-    let read = |element: &Node<'_, '_>| {
+    let read = |element: &DocumentNode<'_, '_>| {
         let fields = element.any_fields()?;
         let (name, source) = (fields.text("name")?, fields.text("expression")?);
         // A slip is admission's to refuse, and what asks the authorizer the API server's to decide.

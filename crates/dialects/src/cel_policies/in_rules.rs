@@ -2,22 +2,22 @@
 
 use kiln_cel::{Env, Type};
 use kiln_fields::validating::CEL_RULE;
-use kiln_rules::{Check, Expressions, Params, Script, Unmet};
+use kiln_rules::{Expressions, Params, Script, Unmet, ValidateCheck};
 use kiln_value::Str;
 
 use super::admission::{param_kind, param_ref};
 use super::expressions::{self, ExpectedType};
 use super::head;
 use super::validating::{EXPRESSION_COST, validations};
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 
 /// Compiles `validate.cel` of a rule, with its `celPreconditions`.
 pub(crate) fn compile(
-    node: &Node<'_, '_>,
-    preconditions: Option<Node<'_, '_>>,
+    node: &DocumentNode<'_, '_>,
+    preconditions: Option<DocumentNode<'_, '_>>,
     message: Option<&Str>,
     rule: &str,
-) -> Option<(Check, Script)> {
+) -> Option<(ValidateCheck, Script)> {
     let fields = node.fields(&CEL_RULE)?;
     let kind = fields.get("paramKind");
     let reference = fields.get("paramRef");
@@ -71,7 +71,7 @@ pub(crate) fn compile(
         supposes_namespace: true,
         ..script
     };
-    let check = Check::Expressions(Box::new(Expressions {
+    let check = ValidateCheck::Expressions(Box::new(Expressions {
         validations,
         errors_fail: true,
         ignores_errors: false,

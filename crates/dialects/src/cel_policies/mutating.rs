@@ -15,15 +15,15 @@ use kiln_yaml::Document;
 use super::constraints::{self, ConstraintOwner, Constraints, OldLabels};
 use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
-use super::head::{self, Body, Head, Rules, switch};
+use super::head::{self, Head, PolicyBody, PolicyKindRules, switch};
 use super::object_literals;
 use super::pod_controllers;
 use super::variants;
 use crate::Compiled;
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 use crate::generated_object_fields;
 
-static RULES: Rules = Rules {
+static RULES: PolicyKindRules = PolicyKindRules {
     document: &table::MUTATING_POLICY,
     spec: &table::MUTATING_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
@@ -128,7 +128,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         let program = Program::Mutate(Mutate { targets, change, pass_unchanged: true });
         let (dialect, script) = (Dialect::MutatingPolicy, script.clone());
         let lifecycle = lifecycle(existing && !changes_trigger);
-        Body { dialect, trigger, script, program, lifecycle }
+        PolicyBody { dialect, trigger, script, program, lifecycle }
     };
     // Kyverno: without targets, all objects that match are the targets, and requests are patched as well.
     if existing && targets.is_none() {
@@ -150,7 +150,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
 }
 
 /// Checks what happens to a request when the policy fails, which is the business of admission.
-pub(super) fn check_failure_policy(spec: &Fields<'_, '_>) {
+pub(super) fn check_failure_policy(spec: &DocumentFields<'_, '_>) {
     if let Some(other) = spec.text("failurePolicy")
         && !matches!(other.as_str(), "Fail" | "Ignore")
     {
@@ -183,7 +183,7 @@ fn targets(head: &Head<'_, '_>, env: &Env, kinds: &Kinds) -> Option<Targets> {
 
 /// `mutations`, in order, of objects of these kinds; none are given where others may be patched too.
 pub(super) fn mutations(
-    spec: &Fields<'_, '_>,
+    spec: &DocumentFields<'_, '_>,
     env: &Env,
     over_atomic: bool,
     patched: &[Gvk],
@@ -193,7 +193,7 @@ pub(super) fn mutations(
 }
 
 fn mutation(
-    node: &Node<'_, '_>,
+    node: &DocumentNode<'_, '_>,
     env: &Env,
     over_atomic: bool,
     patched: &[Gvk],

@@ -6,11 +6,11 @@ use kiln_object::Gvk;
 use kiln_value::{Path, Segment, Value};
 use kiln_yaml::part_of;
 
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 use crate::generated_object_fields::{self, FieldProblem};
 
 /// Warns about objects that the expression of a node writes out.
-pub(super) fn check(node: &Node<'_, '_>, env: &Env) {
+pub(super) fn check(node: &DocumentNode<'_, '_>, env: &Env) {
     let Some(source) = node.value.as_str() else { return };
     for (span, written) in env.written(source) {
         objects(&written, span, &mut |object, span| {
@@ -23,7 +23,7 @@ pub(super) fn check(node: &Node<'_, '_>, env: &Env) {
 }
 
 /// Warns about what the expression of a patch writes into objects of some kinds and these do not have.
-pub(super) fn check_patch(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
+pub(super) fn check_patch(node: &DocumentNode<'_, '_>, env: &Env, kinds: &[Gvk]) {
     let Some(source) = node.value.as_str().filter(|_| !kinds.is_empty()) else { return };
     for (span, written) in env.written(source) {
         parts(&written, span, &mut |name, part, span| {
@@ -37,7 +37,7 @@ pub(super) fn check_patch(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
 }
 
 /// Warns about fields of the trigger that an expression reads, and that none of these kinds has.
-pub(super) fn check_reads(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
+pub(super) fn check_reads(node: &DocumentNode<'_, '_>, env: &Env, kinds: &[Gvk]) {
     let Some(source) = node.value.as_str().filter(|_| !kinds.is_empty()) else { return };
     let mut told = Vec::new();
     for variable in ["object", "oldObject"] {
@@ -56,7 +56,7 @@ pub(super) fn check_reads(node: &Node<'_, '_>, env: &Env, kinds: &[Gvk]) {
 }
 
 /// The same for a list of entries with expressions.
-pub(super) fn check_reads_of(list: Option<Node<'_, '_>>, env: &Env, kinds: &[Gvk]) {
+pub(super) fn check_reads_of(list: Option<DocumentNode<'_, '_>>, env: &Env, kinds: &[Gvk]) {
     for entry in list.map(|node| node.elements()).unwrap_or_default() {
         if let Some(expression) = entry.any_fields().and_then(|fields| fields.get("expression")) {
             check_reads(&expression, env, kinds);

@@ -5,11 +5,11 @@
 //! none. Kyverno replaces text, and leaves variables and JSON patches as they are, which then fail. Here every
 //! expression is rewritten token by token, and a policy with one that cannot be has no variants.
 
-use kiln_cel::{Span, Token, lex};
+use kiln_cel::{CelToken, Span, lex};
 use kiln_value::{Value, value};
 
 /// Where a group of controllers keeps the Pod that it makes.
-struct Group {
+struct ControllerGroup {
     /// What its rules are called, before the name of the policy.
     prefix: &'static str,
     template: &'static [&'static str],
@@ -17,8 +17,8 @@ struct Group {
     controllers: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const GROUPS: [Group; 2] = [
-    Group {
+const GROUPS: [ControllerGroup; 2] = [
+    ControllerGroup {
         prefix: "autogen-",
         template: &["spec", "template"],
         controllers: &[
@@ -29,7 +29,7 @@ const GROUPS: [Group; 2] = [
             ("batch", "jobs", "Job"),
         ],
     },
-    Group {
+    ControllerGroup {
         prefix: "autogen-cronjob-",
         template: &["spec", "jobTemplate", "spec", "template"],
         controllers: &[("batch", "cronjobs", "CronJob")],
@@ -136,7 +136,7 @@ fn found(spec: &Value, unknown: Unknown) -> Result<Vec<Variant>, Fixed> {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
-    for Group { prefix, template, controllers } in &GROUPS {
+    for ControllerGroup { prefix, template, controllers } in &GROUPS {
         let controllers: Vec<_> =
             controllers.iter().filter(|(_, plural, _)| names(plural)).collect();
         if !controllers.is_empty() {
@@ -241,27 +241,28 @@ fn rewrite_at(
 /// An expression about a Pod as one about what makes Pods; none when it cannot be one.
 fn rewrite(source: &str, template: &[&str], unknown: Unknown) -> Option<String> {
     let tokens = lex(source).ok()?;
-    let mut writer = Writer { source, tokens: &tokens, template, out: String::new(), copied: 0 };
+    let mut writer =
+        ExpressionWriter { source, tokens: &tokens, template, out: String::new(), copied: 0 };
     let mut braces: Vec<bool> = Vec::new();
     for (at, (token, _)) in tokens.iter().enumerate() {
         match token {
             // What is inside of an `Object{…}` closes with it.
-            Token::OpenBrace => {
+            CelToken::OpenBrace => {
                 let wraps = writer.opens_object(at);
                 braces.push(wraps);
                 if wraps {
                     writer.open(at);
                 }
             }
-            Token::CloseBrace => writer.close(at, braces.pop()?),
-            Token::Ident if !writer.follows_dot(at) => {
+            CelToken::CloseBrace => writer.close(at, braces.pop()?),
+            CelToken::Ident if !writer.follows_dot(at) => {
                 let known = writer.name(at).is_some();
                 if !known && unknown == Unknown::Refused {
                     return None;
                 }
             }
             // Requests hold the whole controller.
-            Token::Ident if writer.is_of_request(at) && unknown == Unknown::Refused => {
+            CelToken::Ident if writer.is_of_request(at) && unknown == Unknown::Refused => {
                 return None;
             }
             _ => {}
@@ -270,21 +271,21 @@ fn rewrite(source: &str, template: &[&str], unknown: Unknown) -> Option<String> 
     Some(writer.finish())
 }
 
-struct Writer<'s> {
+struct ExpressionWriter<'s> {
     source: &'s str,
-    tokens: &'s [(Token, Span)],
+    tokens: &'s [(CelToken, Span)],
     template: &'s [&'s str],
     out: String,
     /// How much of the source is written.
     copied: usize,
 }
 
-impl Writer<'_> {
+impl ExpressionWriter<'_> {
     fn text(&self, at: usize) -> &str {
         self.tokens.get(at).map_or("", |(_, span)| &self.source[span.range()])
     }
 
-    fn is(&self, at: usize, token: Token) -> bool {
+    fn is(&self, at: usize, token: CelToken) -> bool {
         self.tokens.get(at).is_some_and(|(there, _)| *there == token)
     }
 
@@ -292,10 +293,10 @@ impl Writer<'_> {
     fn fields(&self, at: usize) -> Vec<(usize, bool)> {
         let mut fields = Vec::new();
         let mut next = at + 1;
-        while self.is(next, Token::Dot) {
-            let optional = self.is(next + 1, Token::Question);
+        while self.is(next, CelToken::Dot) {
+            let optional = self.is(next + 1, CelToken::Question);
             let name = next + 1 + usize::from(optional);
-            if !self.is(name, Token::Ident) || self.is(name + 1, Token::OpenParen) {
+            if !self.is(name, CelToken::Ident) || self.is(name + 1, CelToken::OpenParen) {
                 break;
             }
             fields.push((name, optional));
@@ -306,12 +307,12 @@ impl Writer<'_> {
 
     fn follows_dot(&self, at: usize) -> bool {
         let before = |back: usize, token| at >= back && self.is(at - back, token);
-        before(1, Token::Dot) || (before(1, Token::Question) && before(2, Token::Dot))
+        before(1, CelToken::Dot) || (before(1, CelToken::Question) && before(2, CelToken::Dot))
     }
 
     fn is_of_request(&self, at: usize) -> bool {
         let mut owner = at;
-        while owner > 0 && matches!(self.tokens[owner - 1].0, Token::Dot | Token::Question) {
+        while owner > 0 && matches!(self.tokens[owner - 1].0, CelToken::Dot | CelToken::Question) {
             owner -= 1;
         }
         matches!(self.text(at), "object" | "oldObject")
@@ -324,7 +325,7 @@ impl Writer<'_> {
         at > 0
             && self.text(at - 1) == "Object"
             && !self.follows_dot(at - 1)
-            && !self.is(at + 1, Token::CloseBrace)
+            && !self.is(at + 1, CelToken::CloseBrace)
     }
 
     /// A name that stands for itself: one of an object is followed into the template, others are left.
@@ -337,8 +338,8 @@ impl Writer<'_> {
         let Some((first, optional)) = fields.first().copied() else {
             let compared = matches!(
                 self.tokens.get(at + 1).map(|(token, _)| *token),
-                Some(Token::EqualEqual | Token::NotEqual)
-            ) && self.is(at + 2, Token::Null);
+                Some(CelToken::EqualEqual | CelToken::NotEqual)
+            ) && self.is(at + 2, CelToken::Null);
             return (is_type || compared).then_some(());
         };
         let second = fields.get(1).map_or("", |(at, _)| self.text(*at));

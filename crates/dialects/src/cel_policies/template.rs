@@ -10,11 +10,15 @@ use kiln_value::{Path, Value};
 use kiln_yaml::{Document, ReadOptions, Reader, part_of};
 
 use super::expressions::{self, ExpectedType, Text};
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 use crate::generated_object_fields;
 
 /// Reads the documents of a text; `None` when something is wrong with them.
-pub(super) fn read(node: &Node<'_, '_>, env: &Env, interpolate: bool) -> Option<Vec<DocumentPart>> {
+pub(super) fn read(
+    node: &DocumentNode<'_, '_>,
+    env: &Env,
+    interpolate: bool,
+) -> Option<Vec<DocumentPart>> {
     let text = node.text()?;
     let source = Arc::new(Source::new("template", text.as_str()));
     let documents = match Reader::new(ReadOptions::kubernetes()).read(&source) {
@@ -49,7 +53,7 @@ pub(super) fn read(node: &Node<'_, '_>, env: &Env, interpolate: bool) -> Option<
 }
 
 struct DocumentReader<'t, 'd, 'r> {
-    node: &'t Node<'d, 'r>,
+    node: &'t DocumentNode<'d, 'r>,
     text: &'t str,
     env: &'t Env,
     interpolate: bool,
@@ -158,13 +162,17 @@ impl DocumentReader<'_, '_, '_> {
         };
         match found.as_slice() {
             [] => Some(DocumentPart::Plain(Value::from(""))),
-            [Found::Plain(plain)] => Some(DocumentPart::Plain(Value::from(plain.as_str()))),
-            [Found::Expression(start, end)] => expression(*start, *end).map(DocumentPart::Whole),
+            [ScalarPiece::Plain(plain)] => Some(DocumentPart::Plain(Value::from(plain.as_str()))),
+            [ScalarPiece::Expression(start, end)] => {
+                expression(*start, *end).map(DocumentPart::Whole)
+            }
             pieces => pieces
                 .iter()
                 .map(|piece| match piece {
-                    Found::Plain(plain) => Some(TextPiece::Plain(plain.clone())),
-                    Found::Expression(start, end) => expression(*start, *end).map(TextPiece::Value),
+                    ScalarPiece::Plain(plain) => Some(TextPiece::Plain(plain.clone())),
+                    ScalarPiece::Expression(start, end) => {
+                        expression(*start, *end).map(TextPiece::Value)
+                    }
                 })
                 .collect::<Option<Vec<_>>>()
                 .map(DocumentPart::Text),
@@ -194,14 +202,14 @@ fn value_of(written: &Value, entries: &[(kiln_value::Key, DocumentPart)]) -> Val
 
 /// A piece of a scalar.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum ScalarPiece {
     Plain(String),
     /// The bytes between the parentheses, without white space around them.
     Expression(usize, usize),
 }
 
 /// Finds the placeholders of a scalar.
-fn scan(text: &str) -> Result<Vec<Found>, String> {
+fn scan(text: &str) -> Result<Vec<ScalarPiece>, String> {
     let mut found = Vec::new();
     let mut plain = String::new();
     let mut at = 0;
@@ -220,9 +228,9 @@ fn scan(text: &str) -> Result<Vec<Found>, String> {
                 return Err(format!("empty placeholder at offset {at}"));
             }
             if !plain.is_empty() {
-                found.push(Found::Plain(std::mem::take(&mut plain)));
+                found.push(ScalarPiece::Plain(std::mem::take(&mut plain)));
             }
-            found.push(Found::Expression(start, start + length));
+            found.push(ScalarPiece::Expression(start, start + length));
             at = end + 2;
         } else {
             let c = rest.chars().next().unwrap_or_default();
@@ -231,7 +239,7 @@ fn scan(text: &str) -> Result<Vec<Found>, String> {
         }
     }
     if !plain.is_empty() {
-        found.push(Found::Plain(plain));
+        found.push(ScalarPiece::Plain(plain));
     }
     Ok(found)
 }
@@ -282,8 +290,8 @@ mod tests {
             Ok(scan(text)?
                 .into_iter()
                 .map(|found| match found {
-                    Found::Plain(plain) => plain,
-                    Found::Expression(start, end) => format!("<{}>", &text[start..end]),
+                    ScalarPiece::Plain(plain) => plain,
+                    ScalarPiece::Expression(start, end) => format!("<{}>", &text[start..end]),
                 })
                 .collect())
         };

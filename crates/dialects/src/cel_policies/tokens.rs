@@ -4,21 +4,21 @@ use kiln_object::{GroupVersion, Gvk, Kinds};
 
 /// A word, a text or a sign of an expression.
 #[derive(Debug, PartialEq, Eq)]
-enum Token<'t> {
+enum ExpressionToken<'t> {
     Word(&'t str),
     Text(&'t str),
     Sign(char),
 }
 
 /// The tokens of an expression; none when it cannot be read, which compiling it reports.
-fn tokens(source: &str) -> Vec<Token<'_>> {
+fn tokens(source: &str) -> Vec<ExpressionToken<'_>> {
     let lexed = kiln_cel::lex(source).unwrap_or_default();
-    let token = |(token, span): &(kiln_cel::Token, kiln_cel::Span)| {
+    let token = |(token, span): &(kiln_cel::CelToken, kiln_cel::Span)| {
         let text = &source[span.range()];
         Some(match token {
-            kiln_cel::Token::String => Token::Text(inside(text)),
-            kiln_cel::Token::Ident => Token::Word(text),
-            _ => Token::Sign(text.chars().next()?),
+            kiln_cel::CelToken::String => ExpressionToken::Text(inside(text)),
+            kiln_cel::CelToken::Ident => ExpressionToken::Word(text),
+            _ => ExpressionToken::Sign(text.chars().next()?),
         })
     };
     lexed.iter().filter_map(token).collect()
@@ -40,24 +40,28 @@ pub(super) fn named_kinds<'s>(sources: impl Iterator<Item = &'s str>, kinds: &Ki
     for source in sources {
         let tokens = tokens(source);
         let value_after = |at: usize| match &tokens[at + 1..] {
-            [Token::Sign(':'), Token::Text(text), ..] => Some(*text),
-            [Token::Sign(':'), Token::Word("dyn"), Token::Sign('('), Token::Text(text), ..] => {
-                Some(*text)
-            }
+            [ExpressionToken::Sign(':'), ExpressionToken::Text(text), ..] => Some(*text),
+            [
+                ExpressionToken::Sign(':'),
+                ExpressionToken::Word("dyn"),
+                ExpressionToken::Sign('('),
+                ExpressionToken::Text(text),
+                ..,
+            ] => Some(*text),
             _ => None,
         };
         let mut written: Vec<(usize, &str, &str)> = Vec::new();
         for (at, token) in tokens.iter().enumerate() {
             match token {
-                Token::Text(key @ ("kind" | "apiVersion")) => {
+                ExpressionToken::Text(key @ ("kind" | "apiVersion")) => {
                     written.extend(value_after(at).map(|value| (at, *key, value)));
                 }
-                Token::Word("Get" | "get" | "List" | "list") => {
+                ExpressionToken::Word("Get" | "get" | "List" | "list") => {
                     if let [
-                        Token::Sign('('),
-                        Token::Text(version),
-                        Token::Sign(','),
-                        Token::Text(plural),
+                        ExpressionToken::Sign('('),
+                        ExpressionToken::Text(version),
+                        ExpressionToken::Sign(','),
+                        ExpressionToken::Text(plural),
                         ..,
                     ] = &tokens[at + 1..]
                     {
@@ -87,16 +91,16 @@ pub(super) fn named_kinds<'s>(sources: impl Iterator<Item = &'s str>, kinds: &Ki
 pub(super) fn calls(source: &str, receiver: &str) -> bool {
     tokens(source)
         .windows(2)
-        .any(|pair| matches!(pair, [Token::Word(word), Token::Sign('.')] if *word == receiver))
+        .any(|pair| matches!(pair, [ExpressionToken::Word(word), ExpressionToken::Sign('.')] if *word == receiver))
 }
 
 /// Whether an expression mentions a variable; fields and functions of that name are others.
 pub(super) fn reads(source: &str, variable: &str) -> bool {
     let tokens = tokens(source);
     tokens.iter().enumerate().any(|(at, token)| {
-        let is_field = at > 0 && matches!(tokens[at - 1], Token::Sign('.'));
-        let is_called = matches!(tokens.get(at + 1), Some(Token::Sign('(')));
-        matches!(token, Token::Word(word) if *word == variable) && !is_field && !is_called
+        let is_field = at > 0 && matches!(tokens[at - 1], ExpressionToken::Sign('.'));
+        let is_called = matches!(tokens.get(at + 1), Some(ExpressionToken::Sign('(')));
+        matches!(token, ExpressionToken::Word(word) if *word == variable) && !is_field && !is_called
     })
 }
 
@@ -104,16 +108,16 @@ pub(super) fn reads(source: &str, variable: &str) -> bool {
 pub(super) fn generates_in_exists(source: &str) -> bool {
     let tokens = tokens(source);
     tokens.iter().enumerate().any(|(at, token)| {
-        if !matches!(token, Token::Word("exists" | "exists_one")) {
+        if !matches!(token, ExpressionToken::Word("exists" | "exists_one")) {
             return false;
         }
         let mut depth = 0;
         for token in &tokens[at + 1..] {
             match token {
-                Token::Sign('(') => depth += 1,
-                Token::Sign(')') if depth == 1 => return false,
-                Token::Sign(')') => depth -= 1,
-                Token::Word("generator") => return true,
+                ExpressionToken::Sign('(') => depth += 1,
+                ExpressionToken::Sign(')') if depth == 1 => return false,
+                ExpressionToken::Sign(')') => depth -= 1,
+                ExpressionToken::Word("generator") => return true,
                 _ if depth == 0 => return false,
                 _ => {}
             }

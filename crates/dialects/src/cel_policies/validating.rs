@@ -4,8 +4,8 @@ use kiln_cel::{Asker, Env};
 use kiln_fields::validating as table;
 use kiln_object::Kinds;
 use kiln_rules::{
-    Actions, Answers, Check, Dialect, Expression, Expressions, FailureActions, Filters, Payload,
-    Policy, Program, Script, Trigger, Unmet, Validate, Validation, WebhookFamily,
+    Actions, Answers, Dialect, Expression, Expressions, FailureActions, Filters, Payload, Policy,
+    Program, Script, Trigger, Unmet, Validate, ValidateCheck, Validation, WebhookFamily,
 };
 use kiln_value::{Str, Value};
 use kiln_yaml::Document;
@@ -13,14 +13,14 @@ use kiln_yaml::Document;
 use super::constraints::{Constraints, OldLabels};
 use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
-use super::head::{self, Body, Head, Rules};
+use super::head::{self, Head, PolicyBody, PolicyKindRules};
 use super::mutating::{check_failure_policy, lifecycle};
 use super::pod_controllers;
 use super::variants;
 use crate::Compiled;
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 
-static RULES: Rules = Rules {
+static RULES: PolicyKindRules = PolicyKindRules {
     document: &table::VALIDATING_POLICY,
     spec: &table::VALIDATING_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
@@ -119,9 +119,9 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let check = match asker {
         Some(asker) => {
             let expressions = answers(&head.spec, &env, asker);
-            Check::Answers(Box::new(Answers { expressions, ignores_errors }))
+            ValidateCheck::Answers(Box::new(Answers { expressions, ignores_errors }))
         }
-        None => Check::Expressions(Box::new(Expressions {
+        None => ValidateCheck::Expressions(Box::new(Expressions {
             validations: validations(head.spec.get("validations"), &env, None),
             errors_fail: false,
             ignores_errors,
@@ -155,7 +155,7 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
     let program = Program::Validate(Box::new(program));
     let dialect = Dialect::ValidatingPolicy;
     let lifecycle = lifecycle(false);
-    Some(head.policy(report, Body { dialect, trigger, script, program, lifecycle }))
+    Some(head.policy(report, PolicyBody { dialect, trigger, script, program, lifecycle }))
 }
 
 /// A script whose expressions judge: with Kubernetes' limit on what they cost, and what they look at.
@@ -173,7 +173,7 @@ pub(super) fn judging(script: Script, program: &Validate) -> Script {
 }
 
 /// What a policy is about.
-fn mode(evaluation: &Fields<'_, '_>) -> Payload {
+fn mode(evaluation: &DocumentFields<'_, '_>) -> Payload {
     match evaluation.text("mode").as_deref() {
         None | Some("" | "Kubernetes") => Payload::Kubernetes,
         Some("JSON") => Payload::Json,
@@ -191,7 +191,7 @@ fn mode(evaluation: &Fields<'_, '_>) -> Payload {
 }
 
 /// `validationActions`.
-pub(super) fn actions(node: &Node<'_, '_>) -> Option<Actions> {
+pub(super) fn actions(node: &DocumentNode<'_, '_>) -> Option<Actions> {
     let mut actions = Actions::default();
     for (at, word) in node.texts().iter().enumerate() {
         match word.as_str() {
@@ -214,12 +214,12 @@ pub(super) fn actions(node: &Node<'_, '_>) -> Option<Actions> {
 
 /// `validations`, or `expressions` of a rule, whose message stands in for missing ones.
 pub(super) fn validations(
-    list: Option<Node<'_, '_>>,
+    list: Option<DocumentNode<'_, '_>>,
     env: &Env,
     message: Option<&Str>,
 ) -> Vec<Validation> {
     let elements = list.map(|node| node.elements()).unwrap_or_default();
-    let read = |element: &Node<'_, '_>| {
+    let read = |element: &DocumentNode<'_, '_>| {
         let fields = element.fields(&table::VALIDATION)?;
         fields.required_text("expression")?;
         let made = fields.get("messageExpression");
@@ -238,9 +238,9 @@ pub(super) fn validations(
 }
 
 /// `validations` that answer requests.
-fn answers(spec: &Fields<'_, '_>, env: &Env, asker: Asker) -> Vec<Expression> {
+fn answers(spec: &DocumentFields<'_, '_>, env: &Env, asker: Asker) -> Vec<Expression> {
     let elements = spec.get("validations").map(|node| node.elements()).unwrap_or_default();
-    let read = |element: &Node<'_, '_>| {
+    let read = |element: &DocumentNode<'_, '_>| {
         let fields = element.fields(&table::VALIDATION)?;
         fields.required_text("expression")?;
         expressions::node(env, &fields.get("expression")?, ExpectedType::Answer(asker))

@@ -6,7 +6,7 @@
 use kiln_fields::validating as table;
 use kiln_object::Kinds;
 use kiln_rules::{
-    Actions, Check, Dialect, Expressions, FailureActions, Policy, Program, Unmet, Validate,
+    Actions, Dialect, Expressions, FailureActions, Policy, Program, Unmet, Validate, ValidateCheck,
 };
 use kiln_value::Str;
 use kiln_yaml::Document;
@@ -14,13 +14,13 @@ use kiln_yaml::Document;
 use super::admission::{self, Binding, BindingTables, Bound};
 use super::constraints::OldLabels;
 use super::expressions::{self, ExpectedType};
-use super::head::{self, Head, Rules};
+use super::head::{self, Head, PolicyKindRules};
 use super::mutating::check_failure_policy;
 use super::validating::{judging, validations};
 use crate::Compiled;
 use crate::document_reader::Report;
 
-static RULES: Rules = Rules {
+static RULES: PolicyKindRules = PolicyKindRules {
     document: &table::VALIDATING_ADMISSION_POLICY,
     spec: &table::VALIDATING_ADMISSION_SPEC,
     versions: &["v1", "v1beta1", "v1alpha1"],
@@ -68,7 +68,7 @@ fn policy(
         );
     }
     let program = |actions: Actions| Validate {
-        check: Check::Expressions(Box::new(Expressions {
+        check: ValidateCheck::Expressions(Box::new(Expressions {
             validations: found.clone(),
             errors_fail: false,
             ignores_errors: head.spec.text("failurePolicy").as_deref() == Some("Ignore"),

@@ -9,7 +9,7 @@ use kiln_value::Value;
 
 use super::head::Head;
 use super::pod_controllers::{self, Fixed, Variant};
-use crate::document_reader::{Node, Report};
+use crate::document_reader::{DocumentNode, Report};
 
 /// Adds the rules of the variants of a policy, which `compile` makes of each.
 pub(super) fn add(
@@ -48,7 +48,7 @@ pub(super) fn add(
     for Variant { prefix, spec, .. } in &variants {
         // The policy has said everything there is to say.
         let quiet = Report::new(report.document());
-        let node = Node { value: spec, path: path.clone(), report: &quiet };
+        let node = DocumentNode { value: spec, path: path.clone(), report: &quiet };
         let variant = node.fields(fields).and_then(|spec| {
             let (api_version, kind) = (head.api_version.clone(), head.kind.clone());
             let name = format!("{prefix}{}", head.name).into();

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use kiln_fields::{
-    Field, FieldTable, FieldType, Kind, Support, kubemod, kyverno, policies, validating,
+    DocumentKind, Field, FieldTable, FieldType, Support, kubemod, kyverno, policies, validating,
 };
 use kiln_object::Kinds;
 use kiln_value::{Map, Path, Value, value};
@@ -21,9 +21,9 @@ pub(super) fn note(path: &Path, table: &'static FieldTable) {
     READ.with_borrow_mut(|read| read.push((path.to_string(), table)));
 }
 
-/// Kinds that are compiled, and parts that are read by other means than [`super::Node::fields`]: selectors and conditions
+/// Kinds that are compiled, and parts that are read by other means than [`super::DocumentNode::fields`]: selectors and conditions
 /// have readers of their own, metadata is open, and webhooks are the business of admission.
-fn is_compiled(kind: &Kind) -> bool {
+fn is_compiled(kind: &DocumentKind) -> bool {
     !matches!(kind.name, "GlobalContextEntry" | "UpdateRequest")
 }
 
@@ -164,7 +164,7 @@ fn path_of(way: &[(&'static FieldTable, &'static Field)], rest: &'static FieldTa
     path
 }
 
-fn compiled_kinds() -> impl Iterator<Item = &'static Kind> {
+fn compiled_kinds() -> impl Iterator<Item = &'static DocumentKind> {
     [kyverno::KINDS, policies::KINDS, kubemod::KINDS]
         .into_iter()
         .flatten()

@@ -18,7 +18,7 @@ use kiln_yaml::Document;
 use super::items;
 use crate::Compiled;
 use crate::delivery::{background, report_words, unchanged_since};
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 use crate::generated_object_fields;
 
 /// The namespace of rules that reach beyond their own.
@@ -143,7 +143,7 @@ fn delivery(document: &Value) -> Delivery {
     }
 }
 
-fn reach(spec: &Fields<'_, '_>, namespace: Str) -> (Scope, NamespaceReach) {
+fn reach(spec: &DocumentFields<'_, '_>, namespace: Str) -> (Scope, NamespaceReach) {
     let node = spec.get("targetNamespaceRegex");
     let names = node.as_ref().and_then(|node| {
         let text = node.text()?;
@@ -169,7 +169,7 @@ fn reach(spec: &Fields<'_, '_>, namespace: Str) -> (Scope, NamespaceReach) {
     (Scope::Namespace(namespace), NamespaceReach::Scope)
 }
 
-fn tier(spec: &Fields<'_, '_>) -> i16 {
+fn tier(spec: &DocumentFields<'_, '_>) -> i16 {
     let Some(node) = spec.get("executionTier") else { return 0 };
     let tier = node.value.as_i64().and_then(|tier| i16::try_from(tier).ok());
     match tier.filter(|tier| !matches!(*tier, i16::MIN | i16::MAX)) {
@@ -184,7 +184,7 @@ fn tier(spec: &Fields<'_, '_>) -> i16 {
     }
 }
 
-fn operations(spec: &Fields<'_, '_>) -> Operations {
+fn operations(spec: &DocumentFields<'_, '_>) -> Operations {
     let written = spec.get("admissionOperations").map(|node| node.elements()).unwrap_or_default();
     let read = written.iter().filter_map(|node| {
         let word = node.text()?;
@@ -206,7 +206,7 @@ fn operations(spec: &Fields<'_, '_>) -> Operations {
     operations
 }
 
-fn matches(spec: &Fields<'_, '_>) -> Vec<MatchItem> {
+fn matches(spec: &DocumentFields<'_, '_>) -> Vec<MatchItem> {
     let node = match (spec.get("match"), spec.get("matches")) {
         (Some(node), None) => node,
         (None, Some(node)) => {
@@ -239,7 +239,7 @@ fn matches(spec: &Fields<'_, '_>) -> Vec<MatchItem> {
     elements.iter().filter_map(items::match_item).collect()
 }
 
-fn action(spec: &Fields<'_, '_>, operations: Operations) -> Option<ModifyAction> {
+fn action(spec: &DocumentFields<'_, '_>, operations: Operations) -> Option<ModifyAction> {
     let patch = spec.get("patch");
     let message = spec.get("rejectMessage");
     match spec.required_text("type")?.as_str() {
@@ -314,7 +314,7 @@ fn mentions_references(value: &Value) -> bool {
 }
 
 /// A node's text also where people wrote a number or a truth without quotes.
-pub(super) fn loose_text(node: &Node<'_, '_>) -> Option<Str> {
+pub(super) fn loose_text(node: &DocumentNode<'_, '_>) -> Option<Str> {
     match node.value {
         Value::Bool(_) | Value::Number(_) => {
             let written = node.report.document().written(&node.path).map(str::trim);

@@ -1,7 +1,7 @@
 //! The items of `match` and `patch`.
 
 use kiln_fields::kubemod as table;
-use kiln_gotemplate::{FunctionSet, Options, Template};
+use kiln_gotemplate::{FunctionSet, Template, TemplateOptions};
 use kiln_jsonpath::Expression;
 use kiln_object::Gvk;
 use kiln_rules::{MatchItem, PatchAction, PatchItem, Quantifier, ValueTest};
@@ -11,11 +11,15 @@ use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use super::compile::loose_text;
 use super::structure;
-use crate::document_reader::{Fields, Node};
+use crate::document_reader::{DocumentFields, DocumentNode};
 use crate::generated_object_fields::{self, FieldProblem};
 
 /// A field, also under the name it had before 0.6.0.
-fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<Node<'d, 'r>> {
+fn renamed<'d, 'r>(
+    fields: &DocumentFields<'d, 'r>,
+    name: &str,
+    before: &str,
+) -> Option<DocumentNode<'d, 'r>> {
     let old = fields.get(before);
     match (fields.get(name), old) {
         (Some(node), Some(old)) => {
@@ -35,7 +39,7 @@ fn renamed<'d, 'r>(fields: &Fields<'d, 'r>, name: &str, before: &str) -> Option<
 }
 
 /// Compiles an item of `match`.
-pub(super) fn match_item(node: &Node<'_, '_>) -> Option<MatchItem> {
+pub(super) fn match_item(node: &DocumentNode<'_, '_>) -> Option<MatchItem> {
     let fields = node.fields(&table::MATCH_ITEM)?;
     let Some(select) = renamed(&fields, "select", "query") else {
         fields.error(
@@ -82,7 +86,7 @@ fn always_there(path: &str) -> bool {
 }
 
 /// KubeMod: of several tests the first counts, in this order.
-fn test(fields: &Fields<'_, '_>) -> Option<ValueTest> {
+fn test(fields: &DocumentFields<'_, '_>) -> Option<ValueTest> {
     let value = renamed(fields, "matchValue", "value");
     let values = renamed(fields, "matchValues", "values");
     let regex = renamed(fields, "matchRegex", "regex");
@@ -129,7 +133,7 @@ fn test(fields: &Fields<'_, '_>) -> Option<ValueTest> {
     Some(pattern.map_or(ValueTest::Any, ValueTest::Regex))
 }
 
-fn expression(node: &Node<'_, '_>) -> Option<Expression> {
+fn expression(node: &DocumentNode<'_, '_>) -> Option<Expression> {
     let text = node.text()?;
     if text.trim().is_empty() {
         node.error_with("the expression is empty", "write a path such as $.kind");
@@ -148,7 +152,7 @@ fn expression(node: &Node<'_, '_>) -> Option<Expression> {
 }
 
 /// Compiles an item of `patch`.
-pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
+pub(super) fn patch_item(node: &DocumentNode<'_, '_>) -> Option<PatchItem> {
     let fields = node.fields(&table::PATCH_ITEM)?;
     let action = match fields.required_text("op")?.as_str() {
         "add" => PatchAction::Add,
@@ -216,7 +220,7 @@ pub(super) fn patch_item(node: &Node<'_, '_>) -> Option<PatchItem> {
 }
 
 /// Warns about labels and annotations that are not text: a value is read as YAML, and an API server refuses the object.
-fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
+fn metadata(node: &DocumentNode<'_, '_>, pointer: &str, text: &str) {
     let Some(at) =
         ["/metadata/labels", "/metadata/annotations"].iter().find_map(|part| pointer.find(part))
     else {
@@ -235,7 +239,7 @@ fn metadata(node: &Node<'_, '_>, pointer: &str, text: &str) {
 }
 
 /// Warns about fields that none of the kinds has that a rule changes, and about values that no API server takes there.
-pub(super) fn against_schemas(node: &Node<'_, '_>, kinds: &[Gvk]) {
+pub(super) fn against_schemas(node: &DocumentNode<'_, '_>, kinds: &[Gvk]) {
     let text = |key: &str| node.value.get(key).and_then(Value::as_str);
     let (Some(op), Some(pointer)) = (text("op"), text("path")) else { return };
     // What else may stand there is not read as a JSON Pointer.
@@ -274,8 +278,8 @@ fn literal(text: &str) -> Option<Value> {
 }
 
 /// Compiles a value or a message.
-pub(super) fn template(node: &Node<'_, '_>, text: &str) -> Option<Template> {
-    let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+pub(super) fn template(node: &DocumentNode<'_, '_>, text: &str) -> Option<Template> {
+    let options = TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
     match Template::parse("value", &with_key_parts(text), &options) {
         Ok(template) => Some(template),
         Err(error) => {

@@ -4,13 +4,13 @@ use kiln_gotemplate::Template;
 use kiln_value::Value;
 use kiln_yaml::{DuplicateKeys, ReadOptions, read_bytes};
 
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 
 /// How many actions of a value are looked at; each costs a reading.
 const MOST: usize = 50;
 
 /// Warns of actions that stand where text makes no sense, only structure: alone where an entry of a map would be, say.
-pub(super) fn warn(node: &Node<'_, '_>, template: &Template) {
+pub(super) fn warn(node: &DocumentNode<'_, '_>, template: &Template) {
     let mut actions = Vec::new();
     let whole = template.sketch(&mut |action| {
         if makes_structure(&action.functions) {

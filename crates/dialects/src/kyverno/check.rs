@@ -5,7 +5,7 @@ use kiln_rules::{Filter, Filters, KindPattern, Scope};
 use kiln_text::wildcard;
 use kiln_value::{Path, Str, Value};
 
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 use crate::kyverno::filters::{Block, holds_variables};
 use crate::kyverno::parse::{HeadDoc, PolicyDoc, RuleDoc};
 
@@ -45,7 +45,7 @@ pub(crate) fn head(
 const OPERATIONS: [&str; 4] = ["CREATE", "UPDATE", "DELETE", "CONNECT"];
 
 /// Warns of conditions that compare the operation with something that is none: they hold always, or never.
-fn known_operations(conditions: &Node<'_, '_>) {
+fn known_operations(conditions: &DocumentNode<'_, '_>) {
     let mut lists = vec![(conditions.value, conditions.path.clone())];
     for word in ["any", "all"] {
         lists.extend(conditions.value.get(word).map(|list| (list, conditions.path.join(word))));
@@ -255,7 +255,7 @@ pub(crate) fn fires_on_itself(
     head: &HeadDoc<'_, '_>,
     made: &Gvk,
     made_by: &Path,
-    node: &Node<'_, '_>,
+    node: &DocumentNode<'_, '_>,
 ) {
     let fires = head.include.filters.filters().iter().flat_map(|filter| &filter.kinds);
     if !head.skip_background_requests
@@ -270,7 +270,7 @@ pub(crate) fn fires_on_itself(
 }
 
 /// Checks the content of an object: no anchors, and labels and annotations that are text.
-pub(crate) fn content(node: &Node<'_, '_>) {
+pub(crate) fn content(node: &DocumentNode<'_, '_>) {
     let mut path = node.path.clone();
     anchors(node.value, &mut path, node);
     for field in ["labels", "annotations"] {
@@ -289,7 +289,7 @@ pub(crate) fn content(node: &Node<'_, '_>) {
     }
 }
 
-fn anchors(value: &Value, path: &mut Path, node: &Node<'_, '_>) {
+fn anchors(value: &Value, path: &mut Path, node: &DocumentNode<'_, '_>) {
     match value {
         Value::Map(map) => {
             for (key, value) in map {

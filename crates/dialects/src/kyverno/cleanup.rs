@@ -14,13 +14,13 @@ use kiln_yaml::Document;
 
 use crate::Compiled;
 use crate::delivery::{background, report_words};
-use crate::document_reader::{Fields, Report};
+use crate::document_reader::{DocumentFields, Report};
 use crate::kyverno::check;
 use crate::kyverno::compile::KEPT;
 use crate::kyverno::entries;
 use crate::kyverno::filters::{self, Block, holds_variables};
 use crate::kyverno::parse::conditions;
-use crate::kyverno::variables::Check;
+use crate::kyverno::variables::VariableCheck;
 use crate::schedule::{ScheduledKind, propagation, schedule};
 
 /// Compiles a cleanup policy. One with an error is left out, as Kyverno refuses it.
@@ -74,7 +74,7 @@ fn policy(report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
     let context = entries::context(spec.get("context"), &scope);
     check_context(report, &context);
     let guard = conditions(spec.get("conditions"), false);
-    let mut variables = Check::of_cleanup(report, &name);
+    let mut variables = VariableCheck::of_cleanup(report, &name);
     variables.context(&context);
     variables.target();
     variables.guard(guard.as_ref());
@@ -123,7 +123,11 @@ fn policy(report: &Report<'_>, kinds: &Kinds) -> Option<Policy> {
 type Blocks<'d, 'r> = (Block<'d, 'r>, Option<Block<'d, 'r>>);
 
 /// `match`, and `exclude` if there is one.
-fn blocks<'d, 'r>(spec: &Fields<'d, 'r>, scope: &Scope, kinds: &Kinds) -> Option<Blocks<'d, 'r>> {
+fn blocks<'d, 'r>(
+    spec: &DocumentFields<'d, 'r>,
+    scope: &Scope,
+    kinds: &Kinds,
+) -> Option<Blocks<'d, 'r>> {
     let Some(include) = spec.get("match") else {
         spec.error(
             "the policy has no match",

@@ -14,7 +14,7 @@ use kiln_yaml::Document;
 
 use crate::cel_policies::request_facts;
 use crate::delivery::{background, report_words};
-use crate::document_reader::{Node, Report};
+use crate::document_reader::{DocumentNode, Report};
 use crate::generated_object_fields;
 use crate::kyverno::autogen::{self, Derived};
 use crate::kyverno::check;
@@ -25,7 +25,7 @@ use crate::kyverno::mutate;
 use crate::kyverno::parse::{self, HeadDoc, OperationDoc, PolicyDoc, RuleDoc};
 use crate::kyverno::remarks;
 use crate::kyverno::validate;
-use crate::kyverno::variables::Check;
+use crate::kyverno::variables::VariableCheck;
 use crate::{Compiled, NotRun};
 
 /// The field manager of objects that are written by server-side apply.
@@ -107,7 +107,7 @@ fn add_derived(
     for Derived { from, rule, wrapped } in &derived {
         // The rule it was made from has said everything there is to say.
         let quiet = Report::new(report.document());
-        let node = Node { value: rule, path: path.join(*from), report: &quiet };
+        let node = DocumentNode { value: rule, path: path.join(*from), report: &quiet };
         let compiled = parse::rule(node).and_then(|rule| {
             compile_rule(doc, &rule, id, *wrapped, kinds, &mut Compiled::default())
         });
@@ -207,7 +207,7 @@ fn compile_rule(
     };
     let background = doc.background && !doc.rules.iter().any(has_targets);
     let fired_by = generated_object_fields::filtered(&head.include.filters, kinds);
-    let mut variables = Check::new(block.report, &rule.name, background).fired_by(fired_by);
+    let mut variables = VariableCheck::new(block.report, &rule.name, background).fired_by(fired_by);
     variables.context(&head.context);
     variables.guard(head.guard.as_ref());
     let mut script = None;
@@ -270,9 +270,9 @@ fn report_properties(rule: &RuleDoc<'_, '_>) -> Vec<(Str, Template)> {
 fn generate(
     doc: &PolicyDoc<'_, '_>,
     head: &HeadDoc<'_, '_>,
-    block: &Node<'_, '_>,
+    block: &DocumentNode<'_, '_>,
     kinds: &Kinds,
-    variables: &mut Check<'_, '_>,
+    variables: &mut VariableCheck<'_, '_>,
 ) -> Option<(Program, Lifecycle)> {
     let generate = parse::generate(block, &doc.scope)?;
     check::no_wildcard_kind(doc, &head.include);
@@ -320,9 +320,9 @@ fn generate(
 fn mutate(
     doc: &PolicyDoc<'_, '_>,
     head: &HeadDoc<'_, '_>,
-    block: &Node<'_, '_>,
+    block: &DocumentNode<'_, '_>,
     (rule, kinds): (&str, &Kinds),
-    variables: &mut Check<'_, '_>,
+    variables: &mut VariableCheck<'_, '_>,
 ) -> Option<(Program, Lifecycle)> {
     let compiled = mutate::compile(block, doc, rule)?;
     mutate::only_metadata(doc, &head.include, &compiled);

@@ -6,7 +6,7 @@ use kiln_rules::{ApiCall, Callee, ContextEntry, Load, Method, QueryText, Scope};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
-use crate::document_reader::{Fields, Node};
+use crate::document_reader::{DocumentFields, DocumentNode};
 
 const SOURCES: &[&str] = &["configMap", "apiCall", "imageRegistry", "variable", "globalReference"];
 /// Names that the engine itself gives.
@@ -20,12 +20,12 @@ const TAKEN: &[&str] = &[
 ];
 
 /// Reads a list of entries.
-pub(crate) fn context(node: Option<Node<'_, '_>>, scope: &Scope) -> Vec<ContextEntry> {
+pub(crate) fn context(node: Option<DocumentNode<'_, '_>>, scope: &Scope) -> Vec<ContextEntry> {
     let elements = node.map(|node| node.elements()).unwrap_or_default();
     elements.iter().filter_map(|element| entry(element, scope)).collect()
 }
 
-fn entry(node: &Node<'_, '_>, scope: &Scope) -> Option<ContextEntry> {
+fn entry(node: &DocumentNode<'_, '_>, scope: &Scope) -> Option<ContextEntry> {
     let fields = node.fields(&table::CONTEXT_ENTRY)?;
     let sources: Vec<_> = SOURCES.iter().filter_map(|key| Some((*key, fields.get(key)?))).collect();
     let [(word, source)] = &sources[..] else {
@@ -57,7 +57,7 @@ fn entry(node: &Node<'_, '_>, scope: &Scope) -> Option<ContextEntry> {
     Some(ContextEntry { name, load, path: node.path.clone() })
 }
 
-fn name(fields: &Fields<'_, '_>, source: &Node<'_, '_>) -> Option<Str> {
+fn name(fields: &DocumentFields<'_, '_>, source: &DocumentNode<'_, '_>) -> Option<Str> {
     let name = match (fields.get("name"), source.value.get("name")) {
         (Some(name), _) => name.text()?,
         // A proposal for foreach writes the name inside `variable`.
@@ -91,7 +91,7 @@ fn name(fields: &Fields<'_, '_>, source: &Node<'_, '_>) -> Option<Str> {
     Some(name)
 }
 
-fn variable(node: &Node<'_, '_>) -> Option<Load> {
+fn variable(node: &DocumentNode<'_, '_>) -> Option<Load> {
     let fields = node.fields(&table::VARIABLE)?;
     let (value, query, default) =
         (template(&fields, "value"), query(&fields), template(&fields, "default"));
@@ -112,7 +112,7 @@ fn variable(node: &Node<'_, '_>) -> Option<Load> {
     Some(Load::Variable { value, query, default })
 }
 
-fn config_map(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
+fn config_map(node: &DocumentNode<'_, '_>, scope: &Scope) -> Option<Load> {
     let fields = node.fields(&table::CONFIG_MAP)?;
     let name = required(&fields, "name")?;
     let Some(namespace) = fields.get("namespace") else {
@@ -134,7 +134,7 @@ fn config_map(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
     Some(Load::ConfigMap { name, namespace: string_template(&namespace) })
 }
 
-fn call(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
+fn call(node: &DocumentNode<'_, '_>, scope: &Scope) -> Option<Load> {
     let fields = node.fields(&table::API_CALL)?;
     let method = match fields.text("method").as_deref() {
         None | Some("GET") => Method::Get,
@@ -186,7 +186,7 @@ fn call(node: &Node<'_, '_>, scope: &Scope) -> Option<Load> {
     })))
 }
 
-fn in_own_namespace(node: &Node<'_, '_>, path: &str, own: &str) {
+fn in_own_namespace(node: &DocumentNode<'_, '_>, path: &str, own: &str) {
     let place = path.split('?').next().unwrap_or_default();
     let mut parts = place.split('/').skip_while(|part| *part != "namespaces").skip(1);
     let inside = parts.next().is_some_and(|namespace| namespace == own || namespace.contains("{{"))
@@ -200,8 +200,8 @@ fn in_own_namespace(node: &Node<'_, '_>, path: &str, own: &str) {
 }
 
 /// A list of keys and values.
-fn pairs(node: &Node<'_, '_>) -> Vec<(Str, Template)> {
-    let read = |element: &Node<'_, '_>| {
+fn pairs(node: &DocumentNode<'_, '_>) -> Vec<(Str, Template)> {
+    let read = |element: &DocumentNode<'_, '_>| {
         let fields = element.fields(&table::KEY_VALUE)?;
         Some((fields.required_text("key")?, template(&fields, "value")?))
     };
@@ -209,28 +209,28 @@ fn pairs(node: &Node<'_, '_>) -> Vec<(Str, Template)> {
 }
 
 /// A field of any type that may hold variables.
-pub(crate) fn template(fields: &Fields<'_, '_>, key: &str) -> Option<Template> {
+pub(crate) fn template(fields: &DocumentFields<'_, '_>, key: &str) -> Option<Template> {
     let node = fields.get(key)?;
     Some(Template::compile_part(node.value, &node.path))
 }
 
 /// A text that may hold variables.
-pub(crate) fn string_template(node: &Node<'_, '_>) -> Option<Template> {
+pub(crate) fn string_template(node: &DocumentNode<'_, '_>) -> Option<Template> {
     node.text()?;
     Some(Template::compile_part(node.value, &node.path))
 }
 
-fn required(fields: &Fields<'_, '_>, key: &str) -> Option<Template> {
+fn required(fields: &DocumentFields<'_, '_>, key: &str) -> Option<Template> {
     fields.required_text(key)?;
     string_template(&fields.get(key)?)
 }
 
-fn query(fields: &Fields<'_, '_>) -> Option<QueryText> {
+fn query(fields: &DocumentFields<'_, '_>) -> Option<QueryText> {
     expression(&fields.get("jmesPath")?)
 }
 
 /// An expression that may hold variables.
-pub(crate) fn expression(node: &Node<'_, '_>) -> Option<QueryText> {
+pub(crate) fn expression(node: &DocumentNode<'_, '_>) -> Option<QueryText> {
     let text = node.text()?;
     if text.contains("{{") {
         return Some(QueryText::Unfilled(Template::compile_part(node.value, &node.path)));
@@ -239,7 +239,7 @@ pub(crate) fn expression(node: &Node<'_, '_>) -> Option<QueryText> {
 }
 
 /// The expression of `foreach.list`: bare, or as the only variable of the text.
-pub(crate) fn list_expression(node: &Node<'_, '_>) -> Option<QueryText> {
+pub(crate) fn list_expression(node: &DocumentNode<'_, '_>) -> Option<QueryText> {
     let text = node.text()?;
     let inside = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
     match inside {
@@ -252,7 +252,7 @@ pub(crate) fn list_expression(node: &Node<'_, '_>) -> Option<QueryText> {
     }
 }
 
-fn ready(node: &Node<'_, '_>, text: &str) -> Option<QueryText> {
+fn ready(node: &DocumentNode<'_, '_>, text: &str) -> Option<QueryText> {
     match Expression::compile(text) {
         Ok(expression) => {
             for error in expression.check() {

@@ -8,7 +8,7 @@ use kiln_value::{Path, Str};
 use kiln_yaml::Document;
 
 use crate::Compiled;
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 use crate::kyverno::filters;
 use crate::kyverno::parse::conditions;
 use crate::kyverno::pod_security;
@@ -75,14 +75,14 @@ fn exception(report: &Report<'_>) -> Option<Exception> {
     })
 }
 
-fn excepted(node: &Node<'_, '_>) -> Option<ExceptedRules> {
+fn excepted(node: &DocumentNode<'_, '_>) -> Option<ExceptedRules> {
     let fields = node.fields(&table::EXCEPTED_RULES)?;
     let policy = fields.required_text("policyName")?;
     let rules = required(&fields, "ruleNames")?.texts();
     Some(ExceptedRules { dialect: Dialect::Kyverno, policy, rules })
 }
 
-fn required<'d, 'r>(fields: &Fields<'d, 'r>, key: &str) -> Option<Node<'d, 'r>> {
+fn required<'d, 'r>(fields: &DocumentFields<'d, 'r>, key: &str) -> Option<DocumentNode<'d, 'r>> {
     let found = fields.get(key);
     if found.is_none() {
         let message = match fields.path().is_root() {

@@ -5,28 +5,31 @@ use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, Filters, KindPattern, Operation, Subject, UserFilter};
 use kiln_value::Value;
 
-use crate::document_reader::{Fields, Node};
+use crate::document_reader::{DocumentFields, DocumentNode};
 
 /// A block as it was written.
 pub(crate) struct Block<'d, 'r> {
-    pub(crate) node: Node<'d, 'r>,
+    pub(crate) node: DocumentNode<'d, 'r>,
     pub(crate) filters: Filters,
     /// The old form, with `resources` directly below the block.
     pub(crate) old_form: bool,
 }
 
 /// Reads a block. `old_form_allowed` is false in versions of the API that know only any and all.
-pub(crate) fn block<'d, 'r>(node: Node<'d, 'r>, old_form_allowed: bool) -> Option<Block<'d, 'r>> {
+pub(crate) fn block<'d, 'r>(
+    node: DocumentNode<'d, 'r>,
+    old_form_allowed: bool,
+) -> Option<Block<'d, 'r>> {
     block_of(node, &table::MATCH, old_form_allowed)
 }
 
 /// A block of a kind that never had the old form.
-pub(crate) fn new_block<'d, 'r>(node: Node<'d, 'r>) -> Option<Block<'d, 'r>> {
+pub(crate) fn new_block<'d, 'r>(node: DocumentNode<'d, 'r>) -> Option<Block<'d, 'r>> {
     block_of(node, &table::CLEANUP_MATCH, false)
 }
 
 fn block_of<'d, 'r>(
-    node: Node<'d, 'r>,
+    node: DocumentNode<'d, 'r>,
     table: &'static FieldTable,
     old_form_allowed: bool,
 ) -> Option<Block<'d, 'r>> {
@@ -50,7 +53,7 @@ fn block_of<'d, 'r>(
             "put it into an element of any",
         );
     }
-    let list = |node: &Node<'d, 'r>| -> Vec<Filter> {
+    let list = |node: &DocumentNode<'d, 'r>| -> Vec<Filter> {
         node.elements()
             .iter()
             .filter_map(|element| filter(&element.fields(&table::FILTER)?))
@@ -65,7 +68,7 @@ fn block_of<'d, 'r>(
     Some(Block { node, filters, old_form })
 }
 
-fn filter(fields: &Fields<'_, '_>) -> Option<Filter> {
+fn filter(fields: &DocumentFields<'_, '_>) -> Option<Filter> {
     let mut filter = Filter { user: user(fields), ..Filter::default() };
     filter.place = Some(fields.report().place(fields.path()));
     if let Some(resources) = fields.get("resources") {
@@ -74,7 +77,7 @@ fn filter(fields: &Fields<'_, '_>) -> Option<Filter> {
     Some(filter)
 }
 
-fn resource(fields: &Fields<'_, '_>, filter: &mut Filter) {
+fn resource(fields: &DocumentFields<'_, '_>, filter: &mut Filter) {
     if let Some(kinds) = fields.get("kinds") {
         for kind in kinds.elements() {
             let Some(text) = kind.text() else { continue };
@@ -107,14 +110,14 @@ fn resource(fields: &Fields<'_, '_>, filter: &mut Filter) {
     filter.selector = fields.get("selector").and_then(|node| selector(&node));
     filter.namespace_selector = fields.get("namespaceSelector").and_then(|node| selector(&node));
     if let Some(operations) = fields.get("operations") {
-        let read = |node: &Node<'_, '_>| {
+        let read = |node: &DocumentNode<'_, '_>| {
             node.text()?.parse::<Operation>().map_err(|error| node.error(error.to_string())).ok()
         };
         filter.operations = operations.elements().iter().filter_map(read).collect();
     }
 }
 
-pub(crate) fn selector(node: &Node<'_, '_>) -> Option<WildcardSelector> {
+pub(crate) fn selector(node: &DocumentNode<'_, '_>) -> Option<WildcardSelector> {
     WildcardSelector::from_value(node.value)
         .map_err(|error| {
             node.error_with(
@@ -125,7 +128,7 @@ pub(crate) fn selector(node: &Node<'_, '_>) -> Option<WildcardSelector> {
         .ok()
 }
 
-fn user(fields: &Fields<'_, '_>) -> UserFilter {
+fn user(fields: &DocumentFields<'_, '_>) -> UserFilter {
     let texts = |key: &str| fields.get(key).map(|node| node.texts()).unwrap_or_default();
     let subjects = fields.get("subjects").map(|node| node.elements()).unwrap_or_default();
     UserFilter {
@@ -135,7 +138,7 @@ fn user(fields: &Fields<'_, '_>) -> UserFilter {
     }
 }
 
-fn subject(node: &Node<'_, '_>) -> Option<Subject> {
+fn subject(node: &DocumentNode<'_, '_>) -> Option<Subject> {
     let fields = node.fields(&table::SUBJECT)?;
     let (kind, name) = (fields.required_text("kind")?, fields.required_text("name")?);
     match kind.as_str() {

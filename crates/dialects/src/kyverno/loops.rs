@@ -2,7 +2,7 @@
 
 use kiln_rules::{ForEach, Scope};
 
-use crate::document_reader::{Fields, Node};
+use crate::document_reader::{DocumentFields, DocumentNode};
 use crate::kyverno::entries;
 use crate::kyverno::parse::conditions;
 
@@ -10,7 +10,10 @@ use crate::kyverno::parse::conditions;
 const DEEPEST: usize = 8;
 
 /// The entries of `foreach`, unless there are none or it stands too deep in others.
-pub(crate) fn elements<'d, 'r>(node: &Node<'d, 'r>, depth: usize) -> Option<Vec<Node<'d, 'r>>> {
+pub(crate) fn elements<'d, 'r>(
+    node: &DocumentNode<'d, 'r>,
+    depth: usize,
+) -> Option<Vec<DocumentNode<'d, 'r>>> {
     let elements = node.elements();
     if elements.is_empty() {
         node.error_with("foreach has no elements", "add an element with a list");
@@ -28,9 +31,9 @@ pub(crate) fn elements<'d, 'r>(node: &Node<'d, 'r>, depth: usize) -> Option<Vec<
 
 /// What every entry has: the list, its context and preconditions.
 pub(crate) fn for_each(
-    node: &Node<'_, '_>,
-    fields: &Fields<'_, '_>,
-    list: &Node<'_, '_>,
+    node: &DocumentNode<'_, '_>,
+    fields: &DocumentFields<'_, '_>,
+    list: &DocumentNode<'_, '_>,
     scope: &Scope,
 ) -> Option<ForEach> {
     let list = entries::list_expression(list);

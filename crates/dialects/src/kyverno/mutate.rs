@@ -10,7 +10,7 @@ use kiln_value::{Value, json};
 use kiln_variables::Template;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
-use crate::document_reader::{Fields, Node};
+use crate::document_reader::{DocumentFields, DocumentNode};
 use crate::kyverno::entries::{self, string_template};
 use crate::kyverno::filters::Block;
 use crate::kyverno::loops;
@@ -28,7 +28,7 @@ pub(crate) struct MutateDoc {
 
 /// Compiles a `mutate` block.
 pub(crate) fn compile(
-    node: &Node<'_, '_>,
+    node: &DocumentNode<'_, '_>,
     policy: &PolicyDoc<'_, '_>,
     rule: &str,
 ) -> Option<MutateDoc> {
@@ -55,7 +55,7 @@ struct Compiler<'c> {
 
 impl Compiler<'_> {
     /// The one change of a block or of a loop.
-    fn change(&self, fields: &Fields<'_, '_>, depth: usize) -> Option<Mutation> {
+    fn change(&self, fields: &DocumentFields<'_, '_>, depth: usize) -> Option<Mutation> {
         let strategic = fields.get("patchStrategicMerge");
         // Kyverno: an empty text is not a patch.
         let json = fields.get("patchesJson6902").filter(|node| node.value.as_str() != Some(""));
@@ -89,14 +89,14 @@ impl Compiler<'_> {
         }
     }
 
-    fn loops(&self, node: &Node<'_, '_>, depth: usize) -> Option<Mutation> {
+    fn loops(&self, node: &DocumentNode<'_, '_>, depth: usize) -> Option<Mutation> {
         let elements = loops::elements(node, depth)?;
         let loops: Vec<_> =
             elements.iter().filter_map(|element| self.one_loop(element, depth)).collect();
         Some(Mutation::Loops(loops))
     }
 
-    fn one_loop(&self, node: &Node<'_, '_>, depth: usize) -> Option<MutationLoop> {
+    fn one_loop(&self, node: &DocumentNode<'_, '_>, depth: usize) -> Option<MutationLoop> {
         let fields = node.fields(&table::MUTATE_FOREACH)?;
         fields.required_text("list")?;
         if fields.get("foreach").is_some() {
@@ -128,7 +128,7 @@ impl Compiler<'_> {
         Some(MutationLoop { foreach: foreach?, order, change })
     }
 
-    fn strategic(&self, node: &Node<'_, '_>) -> Option<Mutation> {
+    fn strategic(&self, node: &DocumentNode<'_, '_>) -> Option<Mutation> {
         match node.value {
             Value::Map(_) => {}
             // A whole patch that a variable gives.
@@ -165,7 +165,7 @@ impl Compiler<'_> {
         }))
     }
 
-    fn json(&self, node: &Node<'_, '_>, depth: usize) -> Option<Mutation> {
+    fn json(&self, node: &DocumentNode<'_, '_>, depth: usize) -> Option<Mutation> {
         let text = node.text()?;
         let template = Template::compile_part(node.value, &node.path);
         let masked = masked(&text, &template);
@@ -199,7 +199,7 @@ impl Compiler<'_> {
 
     fn check_operations(
         &self,
-        node: &Node<'_, '_>,
+        node: &DocumentNode<'_, '_>,
         operations: &Value,
         depth: usize,
     ) -> Option<()> {
@@ -234,7 +234,7 @@ impl Compiler<'_> {
         Some(())
     }
 
-    fn targets(&self, node: &Node<'_, '_>) -> Vec<MutateTarget> {
+    fn targets(&self, node: &DocumentNode<'_, '_>) -> Vec<MutateTarget> {
         let elements = node.elements();
         if elements.is_empty() {
             node.error_with("targets is empty", "name the objects to change, or remove targets");
@@ -242,7 +242,7 @@ impl Compiler<'_> {
         elements.iter().filter_map(|element| self.target(element)).collect()
     }
 
-    fn target(&self, node: &Node<'_, '_>) -> Option<MutateTarget> {
+    fn target(&self, node: &DocumentNode<'_, '_>) -> Option<MutateTarget> {
         let fields = node.fields(&table::MUTATE_TARGET)?;
         fields.required_text("kind")?;
         let text = |key: &str| fields.get(key).and_then(|node| string_template(&node));
@@ -311,7 +311,7 @@ fn masked(text: &str, template: &Template) -> String {
 }
 
 /// Checks that labels and annotations are text, or null to delete them.
-fn text_labels(node: &Node<'_, '_>) {
+fn text_labels(node: &DocumentNode<'_, '_>) {
     for field in ["labels", "annotations"] {
         let Some(Value::Map(pairs)) = node.value.get_path(["metadata", field]) else { continue };
         for (key, value) in pairs {

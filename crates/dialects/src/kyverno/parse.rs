@@ -8,7 +8,7 @@ use kiln_value::{Path, Str, Value};
 use kiln_variables::{Conditions, Template};
 
 use crate::cel_policies::request_conditions;
-use crate::document_reader::{Fields, Node, Report};
+use crate::document_reader::{DocumentFields, DocumentNode, Report};
 use crate::kyverno::delivery;
 use crate::kyverno::entries::{self, string_template, template};
 use crate::kyverno::filters::{self, Block};
@@ -22,7 +22,7 @@ pub(crate) struct PolicyDoc<'d, 'r> {
     pub(crate) scope: Scope,
     pub(crate) apply: ApplyRules,
     pub(crate) background: bool,
-    pub(crate) admission: Option<Node<'d, 'r>>,
+    pub(crate) admission: Option<DocumentNode<'d, 'r>>,
     /// What must hold of requests.
     pub(crate) match_conditions: Option<Arc<Script>>,
     /// What they read of requests.
@@ -38,16 +38,16 @@ pub(crate) struct PolicyDoc<'d, 'r> {
 /// One rule of a policy.
 pub(crate) struct RuleDoc<'d, 'r> {
     pub(crate) name: Str,
-    pub(crate) node: Node<'d, 'r>,
-    pub(crate) fields: Fields<'d, 'r>,
+    pub(crate) node: DocumentNode<'d, 'r>,
+    pub(crate) fields: DocumentFields<'d, 'r>,
     pub(crate) operation: OperationDoc<'d, 'r>,
 }
 
 /// What a rule does, as it was written.
 pub(crate) enum OperationDoc<'d, 'r> {
-    Generate(Node<'d, 'r>),
-    Mutate(Node<'d, 'r>),
-    Validate(Node<'d, 'r>),
+    Generate(DocumentNode<'d, 'r>),
+    Mutate(DocumentNode<'d, 'r>),
+    Validate(DocumentNode<'d, 'r>),
     /// Something that is left to others.
     NotRun {
         word: &'static str,
@@ -65,7 +65,7 @@ pub(crate) struct HeadDoc<'d, 'r> {
 
 /// A `generate` block.
 pub(crate) struct GenerateDoc<'d, 'r> {
-    pub(crate) node: Node<'d, 'r>,
+    pub(crate) node: DocumentNode<'d, 'r>,
     pub(crate) existing: Option<bool>,
     pub(crate) synchronize: bool,
     pub(crate) orphan: Option<bool>,
@@ -85,44 +85,44 @@ pub(crate) struct ForEachDoc<'d, 'r> {
 
 /// What a `generate` block and an element of `foreach` have in common.
 pub(crate) struct PatternDoc<'d, 'r> {
-    pub(crate) fields: Fields<'d, 'r>,
+    pub(crate) fields: DocumentFields<'d, 'r>,
     pub(crate) target: TargetDoc<'d, 'r>,
-    pub(crate) data: Option<Node<'d, 'r>>,
+    pub(crate) data: Option<DocumentNode<'d, 'r>>,
     pub(crate) clone: Option<CloneDoc<'d, 'r>>,
     pub(crate) clone_select: Option<CloneSelectDoc<'d, 'r>>,
     /// `cloneList.list`, or `cloneList` as a list.
     pub(crate) clone_pairs: Option<Vec<ClonePairDoc<'d, 'r>>>,
-    pub(crate) data_list: Option<Vec<(TargetDoc<'d, 'r>, Option<Node<'d, 'r>>)>>,
+    pub(crate) data_list: Option<Vec<(TargetDoc<'d, 'r>, Option<DocumentNode<'d, 'r>>)>>,
 }
 
 /// What an object is called, as it was written.
 #[derive(Clone)]
 pub(crate) struct TargetDoc<'d, 'r> {
-    pub(crate) fields: Fields<'d, 'r>,
-    pub(crate) api_version: Option<Node<'d, 'r>>,
-    pub(crate) kind: Option<Node<'d, 'r>>,
-    pub(crate) name: Option<Node<'d, 'r>>,
-    pub(crate) namespace: Option<Node<'d, 'r>>,
+    pub(crate) fields: DocumentFields<'d, 'r>,
+    pub(crate) api_version: Option<DocumentNode<'d, 'r>>,
+    pub(crate) kind: Option<DocumentNode<'d, 'r>>,
+    pub(crate) name: Option<DocumentNode<'d, 'r>>,
+    pub(crate) namespace: Option<DocumentNode<'d, 'r>>,
 }
 
 /// `clone`.
 pub(crate) struct CloneDoc<'d, 'r> {
-    pub(crate) node: Node<'d, 'r>,
-    pub(crate) name: Option<Node<'d, 'r>>,
-    pub(crate) namespace: Option<Node<'d, 'r>>,
+    pub(crate) node: DocumentNode<'d, 'r>,
+    pub(crate) name: Option<DocumentNode<'d, 'r>>,
+    pub(crate) namespace: Option<DocumentNode<'d, 'r>>,
 }
 
 /// `cloneList` with kinds.
 pub(crate) struct CloneSelectDoc<'d, 'r> {
-    pub(crate) node: Node<'d, 'r>,
-    pub(crate) kinds: Vec<Node<'d, 'r>>,
-    pub(crate) namespace: Option<Node<'d, 'r>>,
-    pub(crate) selector: Option<Node<'d, 'r>>,
+    pub(crate) node: DocumentNode<'d, 'r>,
+    pub(crate) kinds: Vec<DocumentNode<'d, 'r>>,
+    pub(crate) namespace: Option<DocumentNode<'d, 'r>>,
+    pub(crate) selector: Option<DocumentNode<'d, 'r>>,
 }
 
 /// A source and its target.
 pub(crate) struct ClonePairDoc<'d, 'r> {
-    pub(crate) node: Node<'d, 'r>,
+    pub(crate) node: DocumentNode<'d, 'r>,
     pub(crate) source: TargetDoc<'d, 'r>,
     pub(crate) target: TargetDoc<'d, 'r>,
 }
@@ -230,7 +230,7 @@ pub(crate) fn policy<'d, 'r>(report: &'r Report<'d>) -> Option<PolicyDoc<'d, 'r>
 }
 
 /// Reads a rule; `None` when it does nothing, or too much.
-pub(crate) fn rule<'d, 'r>(node: Node<'d, 'r>) -> Option<RuleDoc<'d, 'r>> {
+pub(crate) fn rule<'d, 'r>(node: DocumentNode<'d, 'r>) -> Option<RuleDoc<'d, 'r>> {
     let fields = node.fields(&table::RULE)?;
     let name = fields.required_text("name")?;
     if name.is_empty() || name.chars().count() > 63 {
@@ -290,7 +290,10 @@ pub(crate) fn head<'d, 'r>(
 }
 
 /// Reads conditions. In `foreach` only any and all are known, not the bare list.
-pub(crate) fn conditions(node: Option<Node<'_, '_>>, list_allowed: bool) -> Option<Conditions> {
+pub(crate) fn conditions(
+    node: Option<DocumentNode<'_, '_>>,
+    list_allowed: bool,
+) -> Option<Conditions> {
     let node = node?;
     if !list_allowed && node.value.as_list().is_some() {
         node.error_with(
@@ -315,10 +318,13 @@ pub(crate) fn conditions(node: Option<Node<'_, '_>>, list_allowed: bool) -> Opti
 }
 
 /// Reads a `generate` block.
-pub(crate) fn generate<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<GenerateDoc<'d, 'r>> {
+pub(crate) fn generate<'d, 'r>(
+    node: &DocumentNode<'d, 'r>,
+    scope: &Scope,
+) -> Option<GenerateDoc<'d, 'r>> {
     let fields = node.fields(&table::GENERATE)?;
     let foreach = fields.get("foreach");
-    let elements = foreach.as_ref().map(Node::elements).unwrap_or_default();
+    let elements = foreach.as_ref().map(DocumentNode::elements).unwrap_or_default();
     if let Some(foreach) = foreach.as_ref().filter(|_| elements.is_empty()) {
         foreach.error_with("foreach has no elements", "add an element with a list");
     }
@@ -333,7 +339,7 @@ pub(crate) fn generate<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<Gen
     })
 }
 
-fn for_each<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<ForEachDoc<'d, 'r>> {
+fn for_each<'d, 'r>(node: &DocumentNode<'d, 'r>, scope: &Scope) -> Option<ForEachDoc<'d, 'r>> {
     let fields = node.fields(&table::FOREACH)?;
     fields.required_text("list")?;
     Some(ForEachDoc {
@@ -345,7 +351,7 @@ fn for_each<'d, 'r>(node: &Node<'d, 'r>, scope: &Scope) -> Option<ForEachDoc<'d,
     })
 }
 
-fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
+fn pattern<'d, 'r>(fields: &DocumentFields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
     let clone = match fields.get("clone") {
         Some(node) => {
             let fields = node.fields(&table::CLONE)?;
@@ -383,7 +389,7 @@ fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
         }
     }
     let data_list = fields.get("dataList").map(|node| {
-        let entry = |element: &Node<'d, 'r>| {
+        let entry = |element: &DocumentNode<'d, 'r>| {
             let fields = element.fields(&table::DATA_ENTRY)?;
             Some((target(&fields), fields.get("data")))
         };
@@ -400,8 +406,8 @@ fn pattern<'d, 'r>(fields: &Fields<'d, 'r>) -> Option<PatternDoc<'d, 'r>> {
     })
 }
 
-fn pairs<'d, 'r>(node: &Node<'d, 'r>) -> Vec<ClonePairDoc<'d, 'r>> {
-    let read = |element: &Node<'d, 'r>| {
+fn pairs<'d, 'r>(node: &DocumentNode<'d, 'r>) -> Vec<ClonePairDoc<'d, 'r>> {
+    let read = |element: &DocumentNode<'d, 'r>| {
         let fields = element.fields(&table::CLONE_PAIR)?;
         let side = |key: &str| match fields.get(key) {
             Some(node) => Some(target(&node.fields(&table::OBJECT_NAME)?)),
@@ -422,7 +428,7 @@ fn pairs<'d, 'r>(node: &Node<'d, 'r>) -> Vec<ClonePairDoc<'d, 'r>> {
     node.elements().iter().filter_map(read).collect()
 }
 
-fn target<'d, 'r>(fields: &Fields<'d, 'r>) -> TargetDoc<'d, 'r> {
+fn target<'d, 'r>(fields: &DocumentFields<'d, 'r>) -> TargetDoc<'d, 'r> {
     let filled = |key: &str| fields.get(key).filter(|node| node.value.as_str() != Some(""));
     TargetDoc {
         fields: fields.clone(),
@@ -453,7 +459,7 @@ impl PatternDoc<'_, '_> {
 
 impl TargetDoc<'_, '_> {
     /// A field as text, if it has no variables.
-    pub(crate) fn plain(node: Option<&Node<'_, '_>>) -> Option<Str> {
+    pub(crate) fn plain(node: Option<&DocumentNode<'_, '_>>) -> Option<Str> {
         match node?.value {
             Value::String(text) if !text.contains("{{") => Some(text.clone()),
             _ => None,
@@ -461,7 +467,7 @@ impl TargetDoc<'_, '_> {
     }
 
     /// A field as a template; reports it when it is not text.
-    pub(crate) fn filled(node: Option<&Node<'_, '_>>) -> Option<Template> {
+    pub(crate) fn filled(node: Option<&DocumentNode<'_, '_>>) -> Option<Template> {
         string_template(node?)
     }
 }

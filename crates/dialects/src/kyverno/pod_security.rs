@@ -1,13 +1,13 @@
 //! `validate.podSecurity`, and what rules and exceptions leave out of it.
 
 use kiln_fields::validating as table;
-use kiln_podsecurity::{Control, Covers, Exclusion, Level, Standard, Version};
+use kiln_podsecurity::{Control, Covers, Exclusion, Level, PodSecurityVersion, Standard};
 use kiln_rules::PodSecurity;
 
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 
 /// Compiles `podSecurity`.
-pub(crate) fn compile(node: &Node<'_, '_>) -> Option<PodSecurity> {
+pub(crate) fn compile(node: &DocumentNode<'_, '_>) -> Option<PodSecurity> {
     let fields = node.fields(&table::POD_SECURITY)?;
     let report = node.report;
     let level = match fields.text("level").as_deref() {
@@ -33,9 +33,9 @@ pub(crate) fn compile(node: &Node<'_, '_>) -> Option<PodSecurity> {
     }
     let written = fields.text("version").unwrap_or_default();
     let version = match written.as_str() {
-        "" => Some(Version::Latest),
+        "" => Some(PodSecurityVersion::Latest),
         version => version
-            .parse::<Version>()
+            .parse::<PodSecurityVersion>()
             .map_err(|wrong| {
                 let message = format!("failed to parse pod security api version: {wrong}");
                 let path = node.path.join("version");
@@ -53,11 +53,11 @@ pub(crate) fn compile(node: &Node<'_, '_>) -> Option<PodSecurity> {
 }
 
 /// Reads what is left out, of a rule of this level or of an exception.
-pub(crate) fn exclusions(node: &Node<'_, '_>, level: Option<Level>) -> Vec<Exclusion> {
+pub(crate) fn exclusions(node: &DocumentNode<'_, '_>, level: Option<Level>) -> Vec<Exclusion> {
     node.elements().iter().filter_map(|element| exclusion(element, level)).collect()
 }
 
-fn exclusion(node: &Node<'_, '_>, level: Option<Level>) -> Option<Exclusion> {
+fn exclusion(node: &DocumentNode<'_, '_>, level: Option<Level>) -> Option<Exclusion> {
     let fields = node.fields(&table::POD_SECURITY_EXCLUSION)?;
     let name = fields.required_text("controlName")?;
     let named = fields.get("controlName")?;

@@ -3,7 +3,7 @@
 use kiln_pattern::Anchor;
 use kiln_value::{Path, Value};
 
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 use crate::kyverno::filters::Block;
 use crate::kyverno::parse::{PolicyDoc, RuleDoc};
 
@@ -39,7 +39,7 @@ pub(crate) fn validate(
     }
 }
 
-fn old_operator(node: &Node<'_, '_>, value: &Value, path: &Path) {
+fn old_operator(node: &DocumentNode<'_, '_>, value: &Value, path: &Path) {
     // Label selectors and node affinities have keys and operators, too, and `values`.
     let is_condition = value.get("key").is_some() && value.get("values").is_none();
     let operator = value.str_at(["operator"]).filter(|_| is_condition);
@@ -56,7 +56,7 @@ fn old_operator(node: &Node<'_, '_>, value: &Value, path: &Path) {
 }
 
 /// Warns of patterns for a field that another request changes as well, which the rule does not see.
-fn bypassed(validate: &Node<'_, '_>, field: &str, subresource: &str) {
+fn bypassed(validate: &DocumentNode<'_, '_>, field: &str, subresource: &str) {
     let mut found = None;
     for check in ["pattern", "anyPattern"] {
         let Some(pattern) = validate.value.get(check) else { continue };

@@ -4,15 +4,15 @@ use kiln_fields::kyverno as table;
 use kiln_object::selector::WildcardSelector;
 use kiln_pattern::{Anchor, AnchorKind};
 use kiln_rules::{
-    ActionOverride, Actions, Check, CheckLoop, Deny, FailureActions, Pattern, Scope, Script,
-    Validate,
+    ActionOverride, Actions, CheckLoop, Deny, FailureActions, Pattern, Scope, Script, Validate,
+    ValidateCheck,
 };
 use kiln_text::wildcard;
 use kiln_value::{Path, Str, Value, json};
 use kiln_variables::Template;
 
 use crate::cel_policies::in_rules;
-use crate::document_reader::{Fields, Node};
+use crate::document_reader::{DocumentFields, DocumentNode};
 use crate::kyverno::entries::string_template;
 use crate::kyverno::filters::{self, Block};
 use crate::kyverno::loops;
@@ -37,7 +37,11 @@ pub(crate) struct FailureDoc {
 }
 
 /// Reads what a policy says about objects that fail.
-pub(crate) fn failure(spec: &Fields<'_, '_>, metadata: &Fields<'_, '_>, kind: &str) -> FailureDoc {
+pub(crate) fn failure(
+    spec: &DocumentFields<'_, '_>,
+    metadata: &DocumentFields<'_, '_>,
+    kind: &str,
+) -> FailureDoc {
     let emit_warning = spec.flag("emitWarning").unwrap_or(false);
     let usual = spec.get("validationFailureAction").and_then(|node| action(&node));
     let overrides = spec.get("validationFailureActionOverrides");
@@ -57,7 +61,7 @@ pub(crate) fn failure(spec: &Fields<'_, '_>, metadata: &Fields<'_, '_>, kind: &s
     }
 }
 
-fn action(node: &Node<'_, '_>) -> Option<Actions> {
+fn action(node: &DocumentNode<'_, '_>) -> Option<Actions> {
     let word = node.text()?;
     let (actions, old) = match word.as_str() {
         "Enforce" => (Actions::DENY, None),
@@ -79,9 +83,9 @@ fn action(node: &Node<'_, '_>) -> Option<Actions> {
     Some(actions)
 }
 
-fn action_overrides(node: &Node<'_, '_>) -> Vec<ActionOverride> {
+fn action_overrides(node: &DocumentNode<'_, '_>) -> Vec<ActionOverride> {
     let mut known: Vec<(Actions, Str)> = Vec::new();
-    let read = |element: &Node<'_, '_>| {
+    let read = |element: &DocumentNode<'_, '_>| {
         let fields = element.fields(&table::ACTION_OVERRIDE)?;
         let Some(written) = fields.get("action") else {
             element.error_with("the override has no action", "add action: Audit or Enforce");
@@ -89,7 +93,7 @@ fn action_overrides(node: &Node<'_, '_>) -> Vec<ActionOverride> {
         };
         let actions = action(&written)?;
         let namespaces = fields.get("namespaces");
-        for name in namespaces.as_ref().map(Node::texts).unwrap_or_default() {
+        for name in namespaces.as_ref().map(DocumentNode::texts).unwrap_or_default() {
             let path = element.path.join("namespaces");
             if let Some(conflict) = conflict(&known, actions, &name, &path) {
                 namespaces.as_ref()?.error_with(conflict, "let each namespace have one action");
@@ -146,7 +150,7 @@ pub(crate) enum Compiled {
 
 /// Compiles a `validate` block. `wrapped` says how many steps lie around its patterns that were not written.
 pub(crate) fn compile(
-    node: &Node<'_, '_>,
+    node: &DocumentNode<'_, '_>,
     rule: &RuleDoc<'_, '_>,
     policy: &PolicyDoc<'_, '_>,
     wrapped: usize,
@@ -173,9 +177,9 @@ pub(crate) fn compile(
     let mut script = None;
     let check = match there.first() {
         Some(&"manifests") => return Some(Compiled::NotRun("validate.manifests")),
-        Some(&"podSecurity") => {
-            Check::PodSecurity(Box::new(pod_security::compile(&fields.get("podSecurity")?)?))
-        }
+        Some(&"podSecurity") => ValidateCheck::PodSecurity(Box::new(pod_security::compile(
+            &fields.get("podSecurity")?,
+        )?)),
         Some(&"cel") => {
             let message = fields.text("message");
             let preconditions = rule.fields.get("celPreconditions");
@@ -216,7 +220,7 @@ pub(crate) fn compile(
 }
 
 /// Reports a block that checks nothing, or too much.
-fn one_of(fields: &Fields<'_, '_>, there: &[&str], missing: &'static str) -> Option<()> {
+fn one_of(fields: &DocumentFields<'_, '_>, there: &[&str], missing: &'static str) -> Option<()> {
     match there {
         [_] => Some(()),
         [] => {
@@ -239,14 +243,14 @@ struct Compiler<'c> {
 }
 
 impl Compiler<'_> {
-    fn check(&self, fields: &Fields<'_, '_>, depth: usize) -> Option<Check> {
+    fn check(&self, fields: &DocumentFields<'_, '_>, depth: usize) -> Option<ValidateCheck> {
         if let Some(node) = fields.get("pattern") {
-            return Some(Check::Pattern(self.pattern(&node, depth)));
+            return Some(ValidateCheck::Pattern(self.pattern(&node, depth)));
         }
         if let Some(node) = fields.get("anyPattern") {
             let patterns = node.elements();
             let patterns = patterns.iter().map(|element| self.pattern(element, depth));
-            return Some(Check::AnyPattern(patterns.collect()));
+            return Some(ValidateCheck::AnyPattern(patterns.collect()));
         }
         if let Some(node) = fields.get("deny") {
             let deny = node.fields(&table::DENY)?;
@@ -256,18 +260,18 @@ impl Compiler<'_> {
             if is_written && conditions.is_none() {
                 return None;
             }
-            return Some(Check::Deny(Deny { conditions, path: node.path.clone() }));
+            return Some(ValidateCheck::Deny(Deny { conditions, path: node.path.clone() }));
         }
         let node = fields.get("foreach")?;
-        self.loops(&node, depth).map(Check::Loops)
+        self.loops(&node, depth).map(ValidateCheck::Loops)
     }
 
-    fn loops(&self, node: &Node<'_, '_>, depth: usize) -> Option<Vec<CheckLoop>> {
+    fn loops(&self, node: &DocumentNode<'_, '_>, depth: usize) -> Option<Vec<CheckLoop>> {
         let elements = loops::elements(node, depth)?;
         elements.iter().map(|element| self.one_loop(element, depth)).collect()
     }
 
-    fn one_loop(&self, node: &Node<'_, '_>, depth: usize) -> Option<CheckLoop> {
+    fn one_loop(&self, node: &DocumentNode<'_, '_>, depth: usize) -> Option<CheckLoop> {
         let fields = node.fields(&table::VALIDATE_FOREACH)?;
         let Some(list) = fields.get("list") else {
             node.error_with("foreach.list is required", "add the list to look at");
@@ -285,7 +289,7 @@ impl Compiler<'_> {
         Some(CheckLoop { foreach, element_scope, check: self.check(&fields, depth + 1)? })
     }
 
-    fn pattern(&self, node: &Node<'_, '_>, depth: usize) -> Pattern {
+    fn pattern(&self, node: &DocumentNode<'_, '_>, depth: usize) -> Pattern {
         // Patterns of elements begin at the element.
         let wrapped = if depth == 0 { self.wrapped } else { 0 };
         check_pattern(node);
@@ -298,8 +302,8 @@ impl Compiler<'_> {
 }
 
 /// Checks the anchors of a pattern, and that labels and annotations are text.
-fn check_pattern(node: &Node<'_, '_>) {
-    fn walk(value: &Value, path: &mut Path, node: &Node<'_, '_>) {
+fn check_pattern(node: &DocumentNode<'_, '_>) {
+    fn walk(value: &Value, path: &mut Path, node: &DocumentNode<'_, '_>) {
         match value {
             Value::Map(map) => {
                 for (key, value) in map {
@@ -342,7 +346,7 @@ fn check_pattern(node: &Node<'_, '_>) {
     }
 }
 
-fn anchor(key: &str, value: &Value, path: &Path, node: &Node<'_, '_>) {
+fn anchor(key: &str, value: &Value, path: &Path, node: &DocumentNode<'_, '_>) {
     let Some(anchor) = Anchor::parse(key) else { return };
     match (anchor.kind, value) {
         (AnchorKind::AddIfNotPresent, _) => node.report.error_at_key(
@@ -382,7 +386,7 @@ pub(crate) fn every_kind(policy: &PolicyDoc<'_, '_>, include: &Block<'_, '_>, pr
          background mode for this policy rule "
     } else if kinds().count() > 1 {
         "wildcard policy can not deal with more than one kind"
-    } else if matches!(program.check, Check::Loops(_)) {
+    } else if matches!(program.check, ValidateCheck::Loops(_)) {
         "wildcard policy does not support rule type"
     } else if !program.patterns().iter().all(only_metadata) {
         "policy can only deal with the metadata field of the resource if the rule does not match any \

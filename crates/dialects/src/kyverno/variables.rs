@@ -6,8 +6,8 @@ use kiln_diagnostic::did_you_mean;
 use kiln_jmespath::Expression;
 use kiln_object::Gvk;
 use kiln_rules::{
-    Callee, Check as Checked, ContextEntry, Emission, ForEach, Generate, Load, Mutate, Mutation,
-    PatchBody, QueryText, RequestFacts, TargetNamespace, Validate,
+    Callee, ContextEntry, Emission, ForEach, Generate, Load, Mutate, Mutation, PatchBody,
+    QueryText, RequestFacts, TargetNamespace, Validate, ValidateCheck as Checked,
 };
 use kiln_value::{Path, Segment, Value};
 use kiln_variables::{
@@ -29,7 +29,7 @@ const GIVEN: &[&str] = &[
 ];
 
 /// Checks the variables of one rule.
-pub(crate) struct Check<'c, 'd> {
+pub(crate) struct VariableCheck<'c, 'd> {
     pub(crate) report: &'c Report<'d>,
     pub(crate) rule: &'c str,
     names: Vec<String>,
@@ -42,10 +42,10 @@ pub(crate) struct Check<'c, 'd> {
     facts: Cell<RequestFacts>,
 }
 
-impl<'c, 'd> Check<'c, 'd> {
+impl<'c, 'd> VariableCheck<'c, 'd> {
     pub(crate) fn new(report: &'c Report<'d>, rule: &'c str, background: bool) -> Self {
         let allowed = VariablePolicy { background, ..VariablePolicy::default() };
-        Check {
+        VariableCheck {
             report,
             rule,
             names: Vec::new(),
@@ -68,7 +68,7 @@ impl<'c, 'd> Check<'c, 'd> {
     /// Checks a policy that no request makes run.
     pub(crate) fn of_cleanup(report: &'c Report<'d>, policy: &'c str) -> Self {
         let allowed = VariablePolicy { without_request: true, ..VariablePolicy::default() };
-        Check { allowed, of_policy: true, ..Check::new(report, policy, true) }
+        VariableCheck { allowed, of_policy: true, ..VariableCheck::new(report, policy, true) }
     }
 
     /// From here on, variables see the object that the rule is about as `target`.

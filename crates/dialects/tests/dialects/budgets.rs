@@ -1,7 +1,9 @@
 //! What an evaluation may cost: counted, never timed, and said clearly when it is too much.
 
 use crate::support::{Objects, rules, run, run_within};
-use kiln_engine::{Effect, Event, FailureKind, Limits, RuleOutcome, RuleSet, Verdict};
+use kiln_engine::{
+    Effect, EvaluationLimits, Event, FailureKind, Lineage, RuleOutcome, RuleSet, Verdict,
+};
 use kiln_value::{Value, value};
 
 fn policy(rest: &str) -> String {
@@ -43,7 +45,11 @@ fn text_of(bytes: usize) -> Value {
 }
 
 /// The one failure of the one rule.
-fn failure(rest: &str, data: &Value, limits: Limits) -> (FailureKind, String, RuleOutcome) {
+fn failure(
+    rest: &str,
+    data: &Value,
+    limits: EvaluationLimits,
+) -> (FailureKind, String, RuleOutcome) {
     let rules = rules(&policy(rest));
     let event = Event::created(config_map(data));
     let outcome = run_within(&rules, &event, &Objects::default(), limits).remove(0);
@@ -66,7 +72,8 @@ generate:
 #[test]
 fn a_million_elements_are_too_many() {
     let data = list_of("x", 1_000_000);
-    let limits = Limits { objects: u64::MAX, elements: 1_000, ..Limits::default() };
+    let limits =
+        EvaluationLimits { objects: u64::MAX, elements: 1_000, ..EvaluationLimits::default() };
     let (kind, message, outcome) = failure(PER_ELEMENT, &data, limits);
     assert_eq!(kind, FailureKind::Limit);
     assert_eq!(message, "the rule runs for more than 1000 elements");
@@ -79,7 +86,7 @@ fn a_million_elements_are_too_many() {
 
 #[test]
 fn objects_are_counted() {
-    let limits = Limits { objects: 10, ..Limits::default() };
+    let limits = EvaluationLimits { objects: 10, ..EvaluationLimits::default() };
     let (kind, message, outcome) = failure(PER_ELEMENT, &list_of("x", 100), limits);
     assert_eq!(
         (kind, message.as_str()),
@@ -94,7 +101,7 @@ fn steps_of_all_expressions_count_together() {
         "c-{{ elementIndex }}",
         "c-{{ sum(request.object.data.list) }}-{{ elementIndex }}",
     );
-    let limits = Limits { steps: 5_000, ..Limits::default() };
+    let limits = EvaluationLimits { steps: 5_000, ..EvaluationLimits::default() };
     let (kind, message, outcome) = failure(&rest, &list_of(1, 200), limits);
     assert_eq!(kind, FailureKind::Limit);
     assert!(message.contains("takes more than 5000 steps"), "{message}");
@@ -114,7 +121,7 @@ generate:
     namespace: dev
     data: {data: {v: 'a {{ request.object.data.text }}'}}
 ";
-    let limits = Limits { bytes: 500_000, ..Limits::default() };
+    let limits = EvaluationLimits { bytes: 500_000, ..EvaluationLimits::default() };
     let (kind, message, outcome) = failure(rest, &data, limits);
     assert_eq!(kind, FailureKind::Limit);
     assert!(message.contains("bytes"), "{message}");
@@ -129,7 +136,7 @@ context:
 - {name: a, variable: {jmesPath: request.object.data.text}}
 generate: {apiVersion: v1, kind: ConfigMap, name: '{{ length(a) }}', namespace: dev}
 ";
-    let limits = Limits { context_bytes: 1_000, ..Limits::default() };
+    let limits = EvaluationLimits { context_bytes: 1_000, ..EvaluationLimits::default() };
     let (kind, message, _) = failure(rest, &data, limits);
     assert_eq!(kind, FailureKind::Limit);
     assert_eq!(
@@ -152,7 +159,7 @@ fn reads_are_counted() {
         "    apiVersion: v1",
         "    context: [{name: count, apiCall: {urlPath: /api/v1/namespaces, jmesPath: length(items)}}]\n    preconditions: {all: [{key: '{{ count }}', operator: Equals, value: 0}]}\n    apiVersion: v1",
     );
-    let limits = Limits { reads: 10, ..Limits::default() };
+    let limits = EvaluationLimits { reads: 10, ..EvaluationLimits::default() };
     let (kind, message, outcome) = failure(&rest, &list_of("x", 50), limits);
     assert_eq!(kind, FailureKind::Limit);
     assert!(message.contains("reads more than 10 times"), "{message}");
@@ -161,7 +168,7 @@ fn reads_are_counted() {
 
 /// Plays a host: what rules make becomes events, until nothing is made any more.
 fn play(rules: &RuleSet, first: Value) -> (usize, Vec<String>) {
-    let mut waiting = vec![Event { own: true, ..Event::created(first) }];
+    let mut waiting = vec![Event::created(first).by_engine(Lineage::default())];
     let (mut made, mut stopped) = (0, Vec::new());
     while let Some(event) = waiting.pop() {
         for outcome in run(rules, &event, &Objects::default()) {
@@ -174,7 +181,7 @@ fn play(rules: &RuleSet, first: Value) -> (usize, Vec<String>) {
                 made += 1;
                 assert!(made < 1_000, "nothing stops the rules");
                 let lineage = outcome.lineage.clone();
-                waiting.push(Event { own: true, lineage, ..Event::created(ensure.object) });
+                waiting.push(Event::created(ensure.object).by_engine(lineage));
             }
         }
     }
@@ -188,7 +195,7 @@ skipBackgroundRequests: false
 generate: {apiVersion: v1, kind: ConfigMap, name: '{{ request.object.metadata.name }}-x', namespace: dev}
 ";
     let (made, stopped) = play(&rules(&policy(rest)), config_map(&value!({})));
-    assert_eq!(made, Limits::default().repeats);
+    assert_eq!(made, EvaluationLimits::default().repeats);
     assert_eq!(stopped.len(), 1);
     assert!(
         stopped[0].starts_with(
@@ -212,7 +219,7 @@ generate: {apiVersion: v1, kind: Secret, name: '{{ request.object.metadata.name 
         .replace("kinds: [ConfigMap]", "kinds: [Secret]")
         .replace("name: p}", "name: q}");
     let (made, stopped) = play(&rules(&format!("{one}---\n{other}")), config_map(&value!({})));
-    assert_eq!(made, 2 * Limits::default().repeats);
+    assert_eq!(made, 2 * EvaluationLimits::default().repeats);
     assert_eq!(stopped.len(), 1);
 }
 
@@ -259,7 +266,8 @@ fn entries_that_ask_for_one_another_end_before_the_stack_does() {
             assert_eq!(outcomes[0].verdict, Verdict::Pass, "{outcomes:?}");
         }
         for (length, deep) in [(5_000, 0), (5_000, 100)] {
-            let (kind, message, _) = failure(&chain(length, deep), &value!({}), Limits::default());
+            let (kind, message, _) =
+                failure(&chain(length, deep), &value!({}), EvaluationLimits::default());
             assert_eq!(kind, FailureKind::Limit);
             assert!(message.ends_with("too many context entries ask for one another"), "{message}");
         }
@@ -292,7 +300,7 @@ fn what_an_element_loads_is_given_back() {
         "    context: [{name: a, variable: {jmesPath: request.object.data.text}}]\n    preconditions: {all: [{key: '{{ length(a) }}', operator: Equals, value: 10000}]}\n    apiVersion: v1",
     );
     let rules = rules(&policy(&rest));
-    let limits = Limits { context_bytes: 20_000, ..Limits::default() };
+    let limits = EvaluationLimits { context_bytes: 20_000, ..EvaluationLimits::default() };
     let event = Event::created(config_map(&data));
     let outcome = run_within(&rules, &event, &Objects::default(), limits).remove(0);
     assert_eq!(

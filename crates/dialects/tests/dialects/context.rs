@@ -237,7 +237,8 @@ fn given_values_stand_in_for_what_lies_outside() {
         ("z", value!("given")),
         ("request.operation", value!("UPDATE")),
     ]);
-    let event = Event { given, ..Event::created(objects(POD).remove(0)) };
+    let mut event = Event::created(objects(POD).remove(0));
+    event.context.given = given;
     let outcomes = run(&rules, &event, &Objects::default());
     assert!(shown(&outcomes, &rules).contains("v: 1 v own UPDATE"), "{}", shown(&outcomes, &rules));
 }
@@ -300,7 +301,7 @@ fn a_trace_says_what_was_asked_and_answered() {
     let policy = policy("- {name: x, variable: {jmesPath: request.object.metadata.labels.app}}", "{{ x }}")
         .replace("    context:", "    preconditions: {all: [{key: '{{ request.name }}', operator: Equals, value: w*}]}\n    context:");
     let rules = rules(&policy);
-    let limits = kiln_engine::Limits::default().traced();
+    let limits = kiln_engine::EvaluationLimits::default().traced();
     let outcomes = crate::support::run_within(
         &rules,
         &Event::created(objects(POD).remove(0)),

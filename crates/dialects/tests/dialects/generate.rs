@@ -1,7 +1,7 @@
 //! What generate rules make: whole documents in, whole effects out.
 
 use crate::support::{Objects, made, objects, rules, run, shown};
-use kiln_engine::{Claim, Effect, Event, Existing, Ownership, Verdict};
+use kiln_engine::{Claim, Effect, Event, Existing, Lineage, Ownership, Verdict};
 use kiln_object::metadata;
 use kiln_rules::Write;
 use kiln_value::value;
@@ -599,10 +599,10 @@ fn trials_and_own_requests_fire_nothing() {
     let fires =
         |policy: &str, event: Event| !run(&rules(policy), &event, &Objects::default()).is_empty();
     assert!(fires(&policy, event()));
-    assert!(!fires(&policy, Event { dry_run: true, ..event() }));
-    assert!(!fires(&policy, Event { own: true, ..event() }));
+    assert!(!fires(&policy, event().as_dry_run()));
+    assert!(!fires(&policy, event().by_engine(Lineage::default())));
     let chained = policy.replace("- name: r", "- name: r\n    skipBackgroundRequests: false");
-    assert!(fires(&chained, Event { own: true, ..event() }));
+    assert!(fires(&chained, event().by_engine(Lineage::default())));
 }
 
 #[test]

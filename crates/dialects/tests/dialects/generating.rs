@@ -1,7 +1,7 @@
 //! GeneratingPolicy and NamespacedGeneratingPolicy: what they make, and what is refused about them.
 
 use crate::support::{Objects, compiled, made, messages, objects, rules, run, run_within, shown};
-use kiln_engine::{Effect, Event, Existing, Limits, RuleOutcome, RuleSet, Verdict};
+use kiln_engine::{Effect, EvaluationLimits, Event, Existing, RuleOutcome, RuleSet, Verdict};
 use kiln_rules::Write;
 use kiln_value::{Value, value};
 
@@ -686,8 +686,12 @@ fn budgets_hold() {
         ["failed: operation cancelled: actual cost limit exceeded, for v1/Namespace/team"]
     );
     let few = rules_for_many(20);
-    let outcomes =
-        run_within(&few, &event, &Objects::default(), Limits { objects: 10, ..Limits::default() });
+    let outcomes = run_within(
+        &few,
+        &event,
+        &Objects::default(),
+        EvaluationLimits { objects: 10, ..EvaluationLimits::default() },
+    );
     assert_eq!(
         lines(&outcomes),
         ["failed: failed to generate resources: the rule makes more than 10 objects"]

@@ -2,7 +2,7 @@
 
 use crate::support::{Objects, documents, objects, run_within};
 use kiln_dialects::compile;
-use kiln_engine::{EvalEnv, Event, Limits, RuleSet};
+use kiln_engine::{EvalEnv, EvaluationLimits, Event, RuleSet};
 use kiln_object::Kinds;
 use kiln_value::{Path, Value, value};
 use kiln_yaml::emit;
@@ -200,7 +200,7 @@ proptest! {
         }
         let rules = RuleSet::new(compiled.policies);
         let pod = value!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "labels": {"a": "b"}}});
-        let limits = Limits { steps: 100_000, bytes: 1 << 20, ..Limits::default() }.traced();
+        let limits = EvaluationLimits { steps: 100_000, bytes: 1 << 20, ..EvaluationLimits::default() }.traced();
         for event in [Event::created(pod.clone()), Event::deleted(pod.clone()), Event::updated(pod.clone(), pod)] {
             let view = Objects(event.object.clone().into_iter().collect());
             let (kinds, eval_env) = (Kinds::builtin(), |kinds| EvalEnv { limits, ..EvalEnv::of(&view, kinds) });

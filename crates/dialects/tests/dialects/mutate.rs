@@ -1,12 +1,19 @@
 //! Mutate rules: whole policies and objects in, whole objects out.
 
 use crate::support::{Fixed, Objects, compiled, messages, objects};
-use kiln_engine::{Effect, EvalEnv, Event, Limits, Mutated, PatchTarget, RuleOutcome, RuleSet};
+use kiln_engine::{
+    Effect, EvalEnv, EvaluationLimits, Event, Lineage, Mutated, PatchTarget, RuleOutcome, RuleSet,
+};
 use kiln_object::Kinds;
 use kiln_value::Value;
 use kiln_yaml::emit;
 
-fn mutated_within(rules: &RuleSet, event: &Event, others: &str, limits: Limits) -> Mutated {
+fn mutated_within(
+    rules: &RuleSet,
+    event: &Event,
+    others: &str,
+    limits: EvaluationLimits,
+) -> Mutated {
     let (kinds, sources) = (Kinds::builtin(), Fixed(std::cell::Cell::new(0)));
     let view = Objects(objects(others));
     rules.mutate(event, &EvalEnv { sources: &sources, limits, ..EvalEnv::of(&view, &kinds) })
@@ -21,7 +28,7 @@ fn rules(text: &str) -> RuleSet {
 /// What becomes of a new object, and a line for each rule that took it.
 fn mutated(policies: &str, object: &str, others: &str) -> String {
     let event = Event::created(objects(object).remove(0));
-    let run = mutated_within(&rules(policies), &event, others, Limits::default());
+    let run = mutated_within(&rules(policies), &event, others, EvaluationLimits::default());
     format!("{}{}", emit(&run.object), lines(&run.outcomes))
 }
 
@@ -287,8 +294,8 @@ spec:
     assert_eq!(changed(&policy, &Event::deleted(object.clone()), &others), wanted);
     // A trial changes nothing elsewhere, and neither does what we wrote ourselves.
     for event in [
-        Event { dry_run: true, ..Event::created(object.clone()) },
-        Event { own: true, ..Event::created(object.clone()) },
+        Event::created(object.clone()).as_dry_run(),
+        Event::created(object.clone()).by_engine(Lineage::default()),
     ] {
         assert_eq!(changed(&policy, &event, &others), "");
     }
@@ -516,12 +523,12 @@ fn what_rules_make_passes_through_mutate_rules() {
     );
     let rules = rules(&policy);
     let made = objects("{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: d, namespace: team}, spec: {}}").remove(0);
-    let event = Event { own: true, ..Event::created(made) };
-    let once = mutated_within(&rules, &event, "", Limits::default());
+    let event = Event::created(made).by_engine(Lineage::default());
+    let once = mutated_within(&rules, &event, "", EvaluationLimits::default());
     assert_eq!(once.object.str_at(["metadata", "labels", "owner"]), Some("platform"));
     // Comparing after mutation finds nothing left to do.
-    let event = Event { own: true, ..Event::created(once.object.clone()) };
-    let twice = mutated_within(&rules, &event, "", Limits::default());
+    let event = Event::created(once.object.clone()).by_engine(Lineage::default());
+    let twice = mutated_within(&rules, &event, "", EvaluationLimits::default());
     assert_eq!(twice.object, once.object);
     assert_eq!(lines(&twice.outcomes), "# owner: skip (no patches applied)\n");
 }
@@ -530,7 +537,7 @@ fn what_rules_make_passes_through_mutate_rules() {
 fn the_trace_says_which_anchor_said_no() {
     let policy = policy("p", &PULL.replace("(image)", "<(image)"));
     let pod = objects("{apiVersion: v1, kind: Pod, metadata: {name: x}, spec: {containers: [{name: a, image: 'a:1'}]}}").remove(0);
-    let limits = Limits::default().traced();
+    let limits = EvaluationLimits::default().traced();
     let run = mutated_within(&rules(&policy), &Event::created(pod), "", limits);
     let trace = run.outcomes[0].trace.as_ref().unwrap().to_string();
     assert!(
@@ -557,9 +564,12 @@ fn loops_and_patches_end_at_their_limits() {
     let event = Event::created(object.clone());
     let rules = rules(&policy);
     for (limits, message) in [
-        (Limits { elements: 100, ..Limits::default() }, "the rule runs for more than 100 elements"),
         (
-            Limits { patched: 10_000, ..Limits::default() },
+            EvaluationLimits { elements: 100, ..EvaluationLimits::default() },
+            "the rule runs for more than 100 elements",
+        ),
+        (
+            EvaluationLimits { patched: 10_000, ..EvaluationLimits::default() },
             "the rule patches more than 10000 values",
         ),
     ] {

@@ -2,7 +2,7 @@
 
 use crate::support::{compiled, documents, messages};
 use kiln_dialects::kyverno::check_update;
-use kiln_dialects::{Host, compile_for};
+use kiln_dialects::{PolicyHost, compile_for};
 use kiln_object::Kinds;
 
 /// A policy with these parts in place of the usual ones.
@@ -430,7 +430,7 @@ spec:
 {apiVersion: policies.kyverno.io/v1, kind: ImageValidatingPolicy, metadata: {name: signed}, spec: {}}
 ";
     let documents = documents("policy.yaml", text);
-    for host in [Host::Files, Host::Cluster] {
+    for host in [PolicyHost::Files, PolicyHost::Cluster] {
         let run = vec!["validate check", "mutate change", "generate make"];
         let compiled = compile_for(host, &documents, &Kinds::builtin());
         let everywhere = [

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use crate::support::policies::{config_map, kyverno, scripted};
 use crate::support::{Fixed, Objects, compiled, objects, rules};
 use kiln_engine::{
-    AccessRequest, Effect, EvalEnv, Event, ExternalData, ExternalDataError, ListPage, ListQuery,
-    Mutated, ReadError, RuleOutcome, RuleSet, ServiceRequest, Verdict, View,
+    AccessRequest, Effect, EvalEnv, Event, ExternalData, ExternalDataError, Lineage, ListPage,
+    ListQuery, Mutated, ReadError, RuleOutcome, RuleSet, ServiceRequest, Verdict, View,
 };
 use kiln_object::{Gvk, Kinds};
 use kiln_text::names::dns1123_subdomain;
@@ -598,8 +598,8 @@ spec:
     generated.set(["metadata", "generateName"], "d-").unwrap();
     let mut older = object.clone();
     older.set(["apiVersion"], "apps/v1beta1").unwrap();
-    let trial = Event { dry_run: true, ..Event::created(object.clone()) };
-    let own = Event { own: true, ..Event::created(object.clone()) };
+    let trial = Event::created(object.clone()).as_dry_run();
+    let own = Event::created(object.clone()).by_engine(Lineage::default());
     for (how, event) in [
         ("created", Event::created(object.clone())),
         ("updated without a change", Event::updated(object.clone(), object.clone())),

@@ -1,6 +1,6 @@
 //! Checks and objects that would take forever: an error within the budget, and never a panic.
 
-use kiln_engine::{EvalEnv, Event, FailureKind, Limits, RuleOutcome, RuleSet, Status};
+use kiln_engine::{EvalEnv, EvaluationLimits, Event, FailureKind, RuleOutcome, RuleSet, Status};
 use kiln_object::Kinds;
 use kiln_value::{Key, Map, Value, value};
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -25,7 +25,7 @@ spec:
     )
 }
 
-fn outcome(policy: &str, object: Value, limits: Limits) -> RuleOutcome {
+fn outcome(policy: &str, object: Value, limits: EvaluationLimits) -> RuleOutcome {
     let compiled = compiled(policy);
     assert!(!compiled.has_errors(), "{:#?}", messages(&compiled));
     let rules = RuleSet::new(compiled.policies);
@@ -35,7 +35,7 @@ fn outcome(policy: &str, object: Value, limits: Limits) -> RuleOutcome {
 }
 
 /// The rule ends with an error about a limit, which says so.
-fn assert_too_much(policy: &str, object: Value, limits: Limits, wanted: &str) {
+fn assert_too_much(policy: &str, object: Value, limits: EvaluationLimits, wanted: &str) {
     let outcome = outcome(policy, object, limits);
     assert_eq!(outcome.status(), Status::Error);
     let failure = &outcome.failures[0];
@@ -59,7 +59,7 @@ fn a_pattern_for_each_element_of_a_list_ends_at_the_limit() {
     let wanted: Vec<String> = (0..3_000).map(|at| format!("{{k: {at}}}")).collect();
     let policy = policy(&format!("pattern: {{^(list): [{}]}}", wanted.join(", ")));
     let wanted = "matching the pattern takes more than 2000000 steps";
-    assert_too_much(&policy, config_map(maps(3_000)), Limits::default(), wanted);
+    assert_too_much(&policy, config_map(maps(3_000)), EvaluationLimits::default(), wanted);
 }
 
 #[test]
@@ -72,7 +72,7 @@ foreach:
   pattern: {list: [{k: '>=0'}]}
 ",
     );
-    let limits = Limits { patched: 200_000, ..Limits::default() };
+    let limits = EvaluationLimits { patched: 200_000, ..EvaluationLimits::default() };
     let wanted = "the rule compares more than 200000 values";
     assert_too_much(&policy, config_map(maps(2_000)), limits, wanted);
     // The same for one element is fine.
@@ -93,7 +93,7 @@ foreach:
       deny: {conditions: {any: [{key: '{{ element.k }}', operator: Equals, value: never}]}}
 ",
     );
-    let limits = Limits { elements: 10_000, ..Limits::default() };
+    let limits = EvaluationLimits { elements: 10_000, ..EvaluationLimits::default() };
     let wanted = "the rule runs for more than 10000 elements";
     assert_too_much(&policy, config_map(maps(1_000)), limits, wanted);
 }
@@ -104,7 +104,7 @@ fn long_texts_and_wildcards_end_at_the_limit() {
     let policy = policy(&format!("pattern: {{list: ['{stars}']}}"));
     let texts = (0..2_000).map(|_| Value::from("a".repeat(10_000)));
     let wanted = "matching the pattern takes more than 2000000 steps";
-    assert_too_much(&policy, config_map(texts), Limits::default(), wanted);
+    assert_too_much(&policy, config_map(texts), EvaluationLimits::default(), wanted);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn wildcards_in_many_labels_end_at_the_limit() {
     let labels: Map = (0..3_000).map(|at| (Key::new(&format!("l{at}")), "y")).collect();
     object.set(["metadata", "labels"], labels).unwrap();
     let wanted = "matching the pattern takes more than 2000000 steps";
-    assert_too_much(&policy, object, Limits::default(), wanted);
+    assert_too_much(&policy, object, EvaluationLimits::default(), wanted);
 }
 
 /// In CEL a rule that cannot be evaluated fails, and says why.
@@ -135,7 +135,7 @@ fn expressions_that_explode_end_at_their_cost() {
             "limit",
         ),
     ] {
-        let outcome = outcome(&policy(&cel), config_map(maps(500)), Limits::default());
+        let outcome = outcome(&policy(&cel), config_map(maps(500)), EvaluationLimits::default());
         let said = outcome.why.as_deref().unwrap_or_default();
         assert_eq!(outcome.status(), Status::Fail, "{outcome:?}");
         assert!(said.contains(wanted), "{said}");
@@ -162,7 +162,8 @@ fn deep_objects_are_checked_or_refused() {
             _ => pattern,
         };
         let policy = policy(&format!("pattern: {{spec: {pattern}}}"));
-        let outcome = outcome(&policy, object.clone(), Limits::default().traced().fixing());
+        let outcome =
+            outcome(&policy, object.clone(), EvaluationLimits::default().traced().fixing());
         assert_eq!(outcome.status(), wanted, "{:?}", outcome.failures);
     }
 }

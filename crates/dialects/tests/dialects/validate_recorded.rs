@@ -67,7 +67,7 @@ fn event(case: &Value) -> Event {
         });
     }
     if let Some(Value::Map(variables)) = case.get("variables") {
-        event.given = variables.clone();
+        event.context.given = variables.clone();
     }
     event
 }

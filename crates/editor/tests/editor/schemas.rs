@@ -10,9 +10,9 @@ use kiln_dialects::{compile, is_exception, is_policy};
 use kiln_editor::json_schema::{
     document_kinds, file_name, kinds_called, schema, schema_of_all_kinds,
 };
-use kiln_fields::{FieldTable, FieldType, Kind, Support, chainsaw};
+use kiln_fields::{DocumentKind, FieldTable, FieldType, Support, chainsaw};
 use kiln_kustomize::fs::Disk;
-use kiln_kustomize::{Build, Options};
+use kiln_kustomize::{Build, BuildOptions};
 use kiln_object::Kinds;
 use kiln_testkit::{Tally, corpus};
 use kiln_value::Value;
@@ -104,7 +104,7 @@ fn documents(path: &Path) -> Vec<Document> {
     read_bytes(&path.display().to_string(), &bytes, ReadOptions::kubernetes()).unwrap_or_default()
 }
 
-fn kind_of(value: &Value) -> Option<&'static Kind> {
+fn kind_of(value: &Value) -> Option<&'static DocumentKind> {
     let (version, name) = (value.str_at(["apiVersion"])?, value.str_at(["kind"])?);
     kinds_called(&format!("{version}/{name}")).first().copied()
 }
@@ -121,7 +121,7 @@ impl Schemas {
         Schemas { each, all: schema_of_all_kinds() }
     }
 
-    fn violations(&self, kind: &Kind, value: &Value) -> Option<String> {
+    fn violations(&self, kind: &DocumentKind, value: &Value) -> Option<String> {
         let one = schema_violations(&self.each[&file_name(kind)], value).unwrap();
         let of_all = schema_violations(&self.all, value).unwrap();
         assert_eq!(one.is_some(), of_all.is_some(), "both schemas agree: {one:?} {of_all:?}");
@@ -195,7 +195,7 @@ fn kustomizations_of_the_corpora_that_build_are_valid() {
                 _ => kinds_called("Kustomization")[0],
             };
             // What cannot be built for its fields is not valid either; what fails for other reasons may be.
-            let built = Build::new(&Disk, &Options::default())
+            let built = Build::new(&Disk, &BuildOptions::default())
                 .run(path.parent().unwrap().to_str().unwrap());
             let text = built.err().map(|failed| failed.error.to_string()).unwrap_or_default();
             let is_wrong = [

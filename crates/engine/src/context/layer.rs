@@ -6,7 +6,8 @@ use kiln_jmespath::{Expression, Root};
 use kiln_rules::{ContextEntry, QueryText};
 use kiln_value::{Map, Value};
 use kiln_variables::{
-    FilledText, Limits as TemplateLimits, Query, QueryError, Scope, Substitution, Template,
+    FilledText, Query, QueryError, Substitution, SubstitutionLimits as TemplateLimits, Template,
+    VariableScope,
 };
 
 use super::{Context, EvalShared, images, place, split_name};
@@ -143,11 +144,11 @@ impl<'l> Layer<'l> {
 }
 
 impl Root for Layer<'_> {
-    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, kiln_jmespath::Failure> {
+    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, kiln_jmespath::RootFailure> {
         Ok(self.value_of(name)?.map(Cow::Owned))
     }
 
-    fn whole(&self) -> Result<Cow<'_, Value>, kiln_jmespath::Failure> {
+    fn whole(&self) -> Result<Cow<'_, Value>, kiln_jmespath::RootFailure> {
         // What has not been asked for by name stays unloaded.
         let mut whole = match self.context.outer {
             Some(outer) => match outer.all().whole()?.into_owned() {
@@ -169,7 +170,7 @@ impl Root for Layer<'_> {
     }
 }
 
-impl Scope for Layer<'_> {
+impl VariableScope for Layer<'_> {
     fn evaluate(&self, query: &Query) -> Result<Value, QueryError> {
         let shared = self.shared();
         let found = query.expression().and_then(|expression| Ok(shared.search(expression, self)?));

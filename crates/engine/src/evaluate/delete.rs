@@ -39,7 +39,7 @@ impl<'e> Evaluation<'e> {
             // The rights of the author count, not those of the engine alone.
             self.shared.gate.trigger("delete", event, object)?;
         }
-        self.state.lineage = event.lineage.clone();
+        self.state.lineage = event.context.lineage.clone();
         let holds = match self.rule.script.clone() {
             Some(script) => match self.scripted(&script, object)? {
                 Ok(holds) => holds,
@@ -72,7 +72,7 @@ impl<'e> Evaluation<'e> {
         let namespace = metadata::namespace(object).unwrap_or_default();
         let request = Map::from_iter([("namespace", Value::from(namespace))]);
         let mut values = Value::Map(Map::from_iter([("request", Value::Map(request))]));
-        for (path, value) in self.event.given.iter() {
+        for (path, value) in self.event.context.given.iter() {
             place(&mut values, path, value.clone());
         }
         let values = values.as_map().cloned().unwrap_or_default();

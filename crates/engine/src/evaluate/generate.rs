@@ -132,7 +132,7 @@ impl Evaluation<'_> {
     ) -> Result<Verdict, Failure> {
         self.shared.tracer.acts();
         let trigger = self.trigger(object);
-        self.state.lineage = self.event.lineage.then(
+        self.state.lineage = self.event.context.lineage.then(
             &self.rule.id,
             &trigger.to_string(),
             &self.shared.eval_env.limits,

@@ -19,7 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_jmespath::{Limits as ExpressionLimits, Meter};
+use kiln_jmespath::{JmesPathLimits as ExpressionLimits, Meter};
 use kiln_object::{Gvk, metadata};
 use kiln_rules::{Actions, Exception, Program, Rule};
 use kiln_value::{Map, Str, Value, json};
@@ -93,8 +93,8 @@ pub(crate) fn evaluate_except(
         counters: &counters,
         meter: &meter,
         tracer: &tracer,
-        given: &event.given,
-        given_each: &event.given_each,
+        given: &event.context.given,
+        given_each: &event.context.given_each,
         levels: Cell::new(0),
         remarks: RefCell::new(Vec::new()),
         moved: Cell::new(false),
@@ -249,10 +249,10 @@ impl<'e> Evaluation<'e> {
     }
 
     fn run(&mut self) -> Verdict {
-        if self.event.own && self.rule.trigger.ignore_own_requests {
+        if self.event.context.own && self.rule.trigger.ignore_own_requests {
             return self.because(Verdict::NoMatch, "the request was sent by the engine itself");
         }
-        if self.event.dry_run && !self.rule.program.acts_at_admission() {
+        if self.event.request.dry_run && !self.rule.program.acts_at_admission() {
             return self.because(Verdict::NoMatch, "the request is a dry run");
         }
         // Before any condition of the rule: not even that may look at what only the engine needs.
@@ -358,13 +358,13 @@ impl<'e> Evaluation<'e> {
     fn context_of(&self, object: Option<&Value>, old: Option<&Value>) -> Context<'e> {
         let deleting = self.event.object.is_none();
         let mut values = Map::new();
-        values.insert("request", self.event.request(object, old));
+        values.insert("request", self.event.to_request(object, old));
         let user = self.event.user.clone().unwrap_or_default();
         let (namespace, name) = user.service_account();
         values.insert("serviceAccountName", name);
         values.insert("serviceAccountNamespace", namespace);
         let mut values = Value::Map(values);
-        for (path, value) in self.event.given.iter() {
+        for (path, value) in self.event.context.given.iter() {
             place(&mut values, path, value.clone());
         }
         let values = values.as_map().cloned().unwrap_or_default();

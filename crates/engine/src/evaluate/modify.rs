@@ -22,11 +22,11 @@ impl Evaluation<'_> {
         }
         let modifying = Modifying::new(program, event, object, self.shared)?;
         if !modifying.reached()
-            || !modifying.holds(event.tier_snapshot.as_ref().unwrap_or(object))?
+            || !modifying.holds(event.context.tier_snapshot.as_ref().unwrap_or(object))?
         {
             return Ok(Verdict::NoMatch);
         }
-        self.state.lineage = event.lineage.clone();
+        self.state.lineage = event.context.lineage.clone();
         match &program.action {
             ModifyAction::Patch(items) => {
                 let patch = modifying.patch(items, object)?;

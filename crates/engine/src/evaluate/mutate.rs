@@ -43,12 +43,12 @@ impl Evaluation<'_> {
         self.add_report_properties(&context);
         self.shared.tracer.acts();
         if program.changes_trigger() {
-            self.state.lineage = event.lineage.clone();
+            self.state.lineage = event.context.lineage.clone();
             let patch = changed_object(program, object, &context)?;
             self.state.effects.extend(patch.map(|patch| Effect::Patch(Box::new(patch))));
         } else {
             let trigger = self.trigger(object);
-            self.state.lineage = event.lineage.then(
+            self.state.lineage = event.context.lineage.then(
                 &self.rule.id,
                 &trigger.to_string(),
                 &self.shared.eval_env.limits,
@@ -99,8 +99,8 @@ impl Evaluation<'_> {
         object: &Value,
     ) -> Result<Verdict, Failure> {
         self.state.lineage = match program.changes_trigger() {
-            true => self.event.lineage.clone(),
-            false => self.event.lineage.then(
+            true => self.event.context.lineage.clone(),
+            false => self.event.context.lineage.then(
                 &self.rule.id,
                 &self.trigger(object).to_string(),
                 &self.shared.eval_env.limits,

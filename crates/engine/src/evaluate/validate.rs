@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_pattern::Fix;
 use kiln_rules::{
-    Actions, Check, Exception, Exempts, Operation, Payload, PodSecurity, Script, Validate,
+    Actions, Exception, Exempts, Operation, Payload, PodSecurity, Script, Validate, ValidateCheck,
 };
 use kiln_value::Value;
 
@@ -12,7 +12,7 @@ use super::{Evaluation, evaluate_except, skipped_by};
 use crate::context::Context;
 use crate::input::eval_env::EvalEnv;
 use crate::input::event::{Event, User};
-use crate::input::limits::Limits;
+use crate::input::limits::EvaluationLimits;
 use crate::matching::{Compare, Matcher};
 use crate::output::effect::{Effect, Violation};
 use crate::output::failure::Failure;
@@ -64,9 +64,9 @@ impl Evaluation<'_> {
             }
         }
         self.add_report_properties(&context);
-        self.state.lineage = event.lineage.clone();
+        self.state.lineage = event.context.lineage.clone();
         let deleting = event.object.is_none();
-        let checked = if let Check::PodSecurity(wanted) = &program.check {
+        let checked = if let ValidateCheck::PodSecurity(wanted) = &program.check {
             self.shared.tracer.acts();
             if deleting {
                 let why = "Pod Security does not apply to DELETE";
@@ -83,7 +83,7 @@ impl Evaluation<'_> {
             }
             self.shared.tracer.acts();
             match (&self.rule.script, &program.check) {
-                (Some(script), Check::Expressions(_) | Check::Answers(_)) => {
+                (Some(script), ValidateCheck::Expressions(_) | ValidateCheck::Answers(_)) => {
                     match self.judged(script, &program.check)? {
                         Ok(checked) => checked,
                         Err(verdict) => return Ok(verdict),
@@ -126,7 +126,7 @@ impl Evaluation<'_> {
         let eval_env = self.shared.eval_env;
         let limits = eval_env.limits;
         // Each fix is tried by evaluating the rule again, which may offer a further fix; `fixes` counts down, so that this ends.
-        let limits = Limits { trace: 0, fixes: limits.fixes.checked_sub(1)?, ..limits };
+        let limits = EvaluationLimits { trace: 0, fixes: limits.fixes.checked_sub(1)?, ..limits };
         let eval_env = EvalEnv { limits, ..*eval_env };
         let after = evaluate_except(self.rule, self.exceptions, &event, &eval_env);
         match after.status() {
@@ -168,7 +168,7 @@ impl Evaluation<'_> {
     fn judged(
         &mut self,
         script: &Script,
-        check: &Check,
+        check: &ValidateCheck,
     ) -> Result<Result<Checked, Verdict>, Failure> {
         let in_cel = |exception: &&Arc<Exception>| exception.include.is_none();
         let judging = Judging {
@@ -178,8 +178,8 @@ impl Evaluation<'_> {
             shared: self.shared,
         };
         let judged = match check {
-            Check::Expressions(expressions) => judging.expressions(expressions)?,
-            Check::Answers(answers) => judging.answers(answers)?,
+            ValidateCheck::Expressions(expressions) => judging.expressions(expressions)?,
+            ValidateCheck::Answers(answers) => judging.answers(answers)?,
             _ => return Ok(Err(Verdict::NoMatch)),
         };
         match judged {
@@ -206,15 +206,15 @@ impl Evaluation<'_> {
             return None;
         };
         // Kyverno: as if it were created, by no user that a rule could name.
-        let mut given = self.event.given.clone();
-        given.remove("request.operation");
+        let mut context = self.event.context.clone();
+        context.given.remove("request.operation");
         let before = Event {
             operation: Some(Operation::Create),
             matched_as: Operation::Create,
             object: Some(old.clone()),
             old_object: None,
             user: Some(User::default()),
-            given,
+            context,
             ..self.event.clone()
         };
         let before = evaluate_except(self.rule, self.exceptions, &before, self.shared.eval_env);

@@ -7,7 +7,7 @@ use kiln_object::Kinds;
 use kiln_value::Str;
 
 use crate::input::external_data::{ExternalData, NoExternalData};
-use crate::input::limits::Limits;
+use crate::input::limits::EvaluationLimits;
 use crate::input::view::View;
 
 /// What an evaluation is given besides the rule and the event. Nothing else influences it.
@@ -22,7 +22,7 @@ pub struct EvalEnv<'w> {
     /// Services and registries.
     pub external_data: &'w dyn ExternalData,
     /// What the evaluation of one rule may cost.
-    pub limits: Limits,
+    pub limits: EvaluationLimits,
     /// Wildcards for namespaces that objects cannot choose: rules read and write there where their authors say so.
     pub protected_namespaces: &'w [Str],
     /// The namespace that the engine lives in, whose keys no rule is shown; empty if it lives in none.
@@ -37,7 +37,7 @@ impl<'w> EvalEnv<'w> {
             kinds,
             sources: &NoAmbientSources,
             external_data: &NoExternalData,
-            limits: Limits::default(),
+            limits: EvaluationLimits::default(),
             protected_namespaces: &[],
             home: "",
         }

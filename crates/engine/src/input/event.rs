@@ -27,26 +27,40 @@ pub struct Event {
     pub old_object: Option<Value>,
     /// Who sent the request, when that is known.
     pub user: Option<User>,
+    /// What else the request says, besides what it is about.
+    pub request: RequestDetails,
+    /// What the host adds to it.
+    pub context: EventContext,
+    /// What the object is.
+    pub payload: Payload,
+}
+
+/// What an admission request says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct RequestDetails {
     /// The identity of the request.
     pub uid: Option<Str>,
     /// The request is only a trial.
     pub dry_run: bool,
     /// Options of the request.
     pub options: Value,
+}
+
+/// What a host adds to an event: where it comes from, and what it gives in the place of lookups.
+#[derive(Clone, Debug, Default)]
+pub struct EventContext {
     /// The engine itself made the request.
     pub own: bool,
+    /// The rules whose effects led here.
+    pub lineage: Lineage,
+    /// The object that match blocks look at, where that is not the object itself.
+    pub tier_snapshot: Option<Value>,
     /// Values that the host gives by name, instead of what a rule would load from outside. Names are
     /// paths in the context, such as `request.operation` or `settings.data.mode`.
     pub given: Map,
-    /// The object that match blocks look at, where that is not the object itself.
-    pub tier_snapshot: Option<Value>,
     /// Values that the host gives for the elements of loops: by name, as above, a list with one value for
     /// each element.
     pub given_each: Map,
-    /// The rules whose effects led here.
-    pub lineage: Lineage,
-    /// What the object is.
-    pub payload: Payload,
 }
 
 /// Who sent a request.
@@ -124,9 +138,11 @@ impl Event {
                 extra: user.get("extra").and_then(Value::as_map).cloned().unwrap_or_default(),
                 ..User::default()
             }),
-            uid: text(&["uid"]),
-            dry_run: request.get("dryRun").and_then(Value::as_bool).unwrap_or(false),
-            options: request.get("options").cloned().unwrap_or(Value::Null),
+            request: RequestDetails {
+                uid: text(&["uid"]),
+                dry_run: request.get("dryRun").and_then(Value::as_bool).unwrap_or(false),
+                options: request.get("options").cloned().unwrap_or(Value::Null),
+            },
             ..Event::new(operation, object("object"), object("oldObject"))
         })
     }
@@ -147,14 +163,8 @@ impl Event {
             object,
             old_object,
             user: None,
-            uid: None,
-            dry_run: false,
-            options: Value::Null,
-            own: false,
-            given: Map::new(),
-            tier_snapshot: None,
-            given_each: Map::new(),
-            lineage: Lineage::default(),
+            request: RequestDetails::default(),
+            context: EventContext::default(),
             payload: Payload::Kubernetes,
         }
     }
@@ -171,20 +181,35 @@ impl Event {
         }
     }
 
+    /// The same event, made by the engine itself because of the effects of these rules.
+    #[must_use]
+    pub fn by_engine(mut self, lineage: Lineage) -> Self {
+        self.context.own = true;
+        self.context.lineage = lineage;
+        self
+    }
+
+    /// The same event, as a trial.
+    #[must_use]
+    pub fn as_dry_run(mut self) -> Self {
+        self.request.dry_run = true;
+        self
+    }
+
     /// The object, or the one that is gone.
     pub fn trigger(&self) -> Option<&Value> {
         self.object.as_ref().or(self.old_object.as_ref())
     }
 
     /// The request as rules see it, with these objects in it.
-    pub(crate) fn request(&self, object: Option<&Value>, old_object: Option<&Value>) -> Value {
+    pub(crate) fn to_request(&self, object: Option<&Value>, old_object: Option<&Value>) -> Value {
         let kind = Map::from_iter([
             ("group", Value::from(self.kind.group.clone())),
             ("version", Value::from(self.kind.version.clone())),
             ("kind", Value::from(self.kind.kind.clone())),
         ]);
         let mut request = Map::new();
-        request.insert("uid", self.uid.clone().unwrap_or_default());
+        request.insert("uid", self.request.uid.clone().unwrap_or_default());
         request.insert("kind", kind.clone());
         request.insert("requestKind", kind);
         if !self.subresource.is_empty() {
@@ -202,8 +227,8 @@ impl Event {
         }
         request.insert("object", object.cloned().unwrap_or(Value::Null));
         request.insert("oldObject", old_object.cloned().unwrap_or(Value::Null));
-        request.insert("dryRun", self.dry_run);
-        request.insert("options", self.options.clone());
+        request.insert("dryRun", self.request.dry_run);
+        request.insert("options", self.request.options.clone());
         Value::Map(request)
     }
 }
@@ -277,8 +302,8 @@ mod tests {
         });
         let event = Event::of_request(&request).unwrap();
         assert_eq!(event.kind, Gvk::new("apps/v1", "Deployment"));
-        assert!(event.dry_run);
-        let again = event.request(event.object.as_ref(), event.old_object.as_ref());
+        assert!(event.request.dry_run);
+        let again = event.to_request(event.object.as_ref(), event.old_object.as_ref());
         for (key, value) in request.as_map().unwrap() {
             assert_eq!(again.get(key), Some(value), "{key}");
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kiln_jmespath::{Environment, Expression, Limits, NoAmbientSources};
+use kiln_jmespath::{Expression, JmesPathEnvironment, JmesPathLimits, NoAmbientSources};
 use kiln_value::{Str, Value};
 
 use crate::input::external_data::{ExternalData, ExternalDataError, ServiceAnswer, ServiceRequest};
@@ -29,7 +29,8 @@ impl CachedGlobal {
     /// # Errors
     /// When an expression does not work; which one, and why.
     pub fn of(value: Value, projections: &[(Str, Expression)]) -> Result<Self, String> {
-        let environment = Environment { sources: &NoAmbientSources, limits: Limits::default() };
+        let environment =
+            JmesPathEnvironment { sources: &NoAmbientSources, limits: JmesPathLimits::default() };
         let found = projections.iter().map(|(name, expression)| {
             let found = expression.search(&value, &environment);
             let found = found.map_err(|error| {

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// What one evaluation of one rule may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct EvaluationLimits {
     /// Steps of all its expressions together.
     pub steps: u64,
     /// Bytes that its expressions and templates make.
@@ -46,9 +46,9 @@ pub enum Traced {
     Skips,
 }
 
-impl Default for Limits {
+impl Default for EvaluationLimits {
     fn default() -> Self {
-        Limits {
+        EvaluationLimits {
             steps: 5_000_000,
             bytes: 64 << 20,
             // Kyverno: maxContextSize.
@@ -68,23 +68,23 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl EvaluationLimits {
     /// The same limits, with a trace.
     #[must_use]
     pub fn traced(self) -> Self {
-        Limits { trace: 10_000, ..self }
+        EvaluationLimits { trace: 10_000, ..self }
     }
 
     /// The same limits, with the smallest change for objects that fail.
     #[must_use]
     pub fn fixing(self) -> Self {
-        Limits { fixes: 16, ..self }
+        EvaluationLimits { fixes: 16, ..self }
     }
 
     /// The same limits, with enough of a trace to say why a rule that matched did nothing.
     #[must_use]
     pub fn explaining_skips(self) -> Self {
-        Limits { trace: 32, traced: Traced::Skips, ..self }
+        EvaluationLimits { trace: 32, traced: Traced::Skips, ..self }
     }
 }
 
@@ -123,7 +123,7 @@ pub struct Cost {
 /// Counts what has no meter of its own.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    limits: Limits,
+    limits: EvaluationLimits,
     context_bytes: Cell<u64>,
     bytes: Cell<u64>,
     elements: Cell<u64>,
@@ -136,7 +136,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &EvaluationLimits) -> Self {
         Counters {
             limits: *limits,
             context_bytes: Cell::new(0),

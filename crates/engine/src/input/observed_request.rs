@@ -93,7 +93,7 @@ impl ObservedRequest {
             object: event.object.clone(),
             old_object: event.old_object.clone(),
             user: event.user.clone().unwrap_or_default(),
-            dry_run: event.dry_run,
+            dry_run: event.request.dry_run,
             passed_over,
             request: None,
         })

@@ -11,7 +11,7 @@ use kiln_value::{Str, Value};
 
 use crate::input::event::Event;
 use crate::input::limits::{Counters, Exceeded};
-use crate::output::effect::Patch;
+use crate::output::effect::PatchEffect;
 use crate::output::failure::Failure;
 
 /// Read access to objects, given by a host. Everything is asked for by typed parts.
@@ -346,7 +346,11 @@ impl Gate<'_> {
 
     /// Whether the policy may change the request as it does: roles and bindings grant permissions, as they were
     /// and as they become.
-    pub(crate) fn grants_rights(&self, event: &Event, patch: &Patch) -> Result<(), ReadError> {
+    pub(crate) fn grants_rights(
+        &self,
+        event: &Event,
+        patch: &PatchEffect,
+    ) -> Result<(), ReadError> {
         for object in [&patch.before, &patch.after] {
             let (namespace, name) = place_of(event, object);
             let id = ObjectId::new(event.kind.clone(), namespace.unwrap_or_default(), name);

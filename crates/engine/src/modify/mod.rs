@@ -12,8 +12,10 @@ mod patch;
 mod references;
 mod repeats;
 
-use kiln_gotemplate::{Environment, Field, Limits as TemplateLimits, Numbers, Rendering, Template};
-use kiln_jsonpath::Limits as PathLimits;
+use kiln_gotemplate::{
+    Numbers, Rendering, Template, TemplateEnvironment, TemplateField, TemplateLimits,
+};
+use kiln_jsonpath::JsonPathLimits as PathLimits;
 use kiln_rules::{Modify, NamespaceReach};
 use kiln_value::{Str, Value};
 
@@ -53,7 +55,7 @@ impl<'m> Modifying<'m> {
             true => references::of(object, &namespace, shared)?,
             false => None,
         };
-        let (old, came) = (event.old_object.as_ref(), event.tier_snapshot.as_ref());
+        let (old, came) = (event.old_object.as_ref(), event.context.tier_snapshot.as_ref());
         Ok(Modifying { program, shared, namespace, references, old, came })
     }
 
@@ -101,12 +103,12 @@ impl<'m> Modifying<'m> {
         &self,
         template: &Template,
         seen: &Value,
-        further: &[Field<'_>],
+        further: &[TemplateField<'_>],
     ) -> Result<Rendering, kiln_gotemplate::Error> {
         let namespace = Value::from(self.namespace.clone());
         let mut fields = vec![
-            Field { name: "Namespace", value: &namespace, numbers: Numbers::Floats },
-            Field { name: "Target", value: seen, numbers: Numbers::Floats },
+            TemplateField { name: "Namespace", value: &namespace, numbers: Numbers::Floats },
+            TemplateField { name: "Target", value: seen, numbers: Numbers::Floats },
         ];
         fields.extend_from_slice(further);
         let sources = self.shared.eval_env.sources;
@@ -114,7 +116,7 @@ impl<'m> Modifying<'m> {
             bytes: self.shared.counters.bytes_left().min(TemplateLimits::default().bytes),
             ..TemplateLimits::default()
         };
-        template.render_fields(&fields, &Environment { sources, limits })
+        template.render_fields(&fields, &TemplateEnvironment { sources, limits })
     }
 
     /// The refusal of the object: the rule, and its words if it has some.

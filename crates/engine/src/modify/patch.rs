@@ -1,6 +1,8 @@
 //! Operations: computed from the object before the rule, then applied together.
 
-use kiln_gotemplate::{ErrorKind as TemplateErrorKind, Field, Numbers, Rendering, Template};
+use kiln_gotemplate::{
+    ErrorKind as TemplateErrorKind, Numbers, Rendering, Template, TemplateField,
+};
 use kiln_jsonpath::{ErrorKind as PathErrorKind, Selection, fill_placeholders};
 use kiln_object::metadata::{self, LAST_APPLIED};
 use kiln_patch::{JsonPatch, JsonPatchRules};
@@ -11,7 +13,7 @@ use kiln_yaml::{Datum, DuplicateKeys, ReadOptions, TextWithData};
 use super::repeats::without_repeats;
 use super::{Modifying, references};
 use crate::mutate::size;
-use crate::output::effect::{Patch, PatchTarget};
+use crate::output::effect::{PatchEffect, PatchTarget};
 use crate::output::failure::{Failure, FailureKind};
 use crate::output::trace::{TraceAnswer, TraceStep};
 
@@ -21,7 +23,7 @@ impl Modifying<'_> {
         &self,
         items: &[PatchItem],
         object: &Value,
-    ) -> Result<Option<Patch>, Failure> {
+    ) -> Result<Option<PatchEffect>, Failure> {
         let seen = self.seen(object);
         let mut operations = Vec::new();
         for item in items {
@@ -52,7 +54,7 @@ impl Modifying<'_> {
             let message = format!("the patch leaves a {} of the object", after.type_name());
             return Err(Failure::new(FailureKind::Patch, message));
         }
-        Ok((after != *object).then(|| Patch {
+        Ok((after != *object).then(|| PatchEffect {
             target: PatchTarget::Trigger,
             before: object.clone(),
             after,
@@ -135,8 +137,8 @@ impl Modifying<'_> {
             })
             .collect();
         let further = [
-            Field { name: "SelectedItem", value: &selected, numbers: Numbers::Floats },
-            Field { name: "SelectKeyParts", value: &parts, numbers: Numbers::Integers },
+            TemplateField { name: "SelectedItem", value: &selected, numbers: Numbers::Floats },
+            TemplateField { name: "SelectKeyParts", value: &parts, numbers: Numbers::Integers },
         ];
         let rendering = self.render(template, seen, &further).map_err(|error| {
             let limit = error.kind() == TemplateErrorKind::Limit;
@@ -152,7 +154,7 @@ impl Modifying<'_> {
 
     /// Applies the patch to what kubectl last applied, too, so that the next apply does not undo it.
     ///
-    /// KubeMod: what does not fit there leaves it as it is.
+    /// KubeMod: what does not fit there leaves it is.
     fn update_last_applied(&self, patch: &JsonPatch, after: &mut Value) {
         let Some(text) = metadata::annotation(after, LAST_APPLIED) else { return };
         let Ok(mut applied) = json::parse(text) else { return };

@@ -4,7 +4,7 @@
 //! defaults filled in. An element that is to be added to a list, that the object has and that it did not have before
 //! the request, is therefore our own of a moment ago, or as good: it is not added a second time.
 
-use kiln_patch::{Action, JsonPatch, JsonPatchRules, Operation};
+use kiln_patch::{Action, JsonPatch, JsonPatchOperation, JsonPatchRules};
 use kiln_value::{Key, Value};
 
 use crate::input::limits::{Counters, Exceeded};
@@ -17,7 +17,7 @@ pub(super) fn without_repeats(
     old: Option<&Value>,
     counters: &Counters,
 ) -> Result<JsonPatch, Exceeded> {
-    let mut left_out: Vec<&Operation> = Vec::new();
+    let mut left_out: Vec<&JsonPatchOperation> = Vec::new();
     for operation in patch.operations() {
         let (Action::Add(value), [parents @ .., _]) = (&operation.action, operation.path.steps())
         else {
@@ -36,7 +36,7 @@ pub(super) fn without_repeats(
     if left_out.is_empty() {
         return Ok(patch);
     }
-    let mut left_out: Vec<Operation> = left_out.into_iter().cloned().collect();
+    let mut left_out: Vec<JsonPatchOperation> = left_out.into_iter().cloned().collect();
     let mut kept = Vec::with_capacity(patch.operations().len());
     for operation in patch.operations() {
         match left_out.iter().position(|known| known == operation) {
@@ -85,13 +85,13 @@ mod tests {
     use kiln_value::{json, value};
 
     use super::*;
-    use crate::input::limits::Limits;
+    use crate::input::limits::EvaluationLimits;
 
     /// What is left of a patch, as JSON.
     fn left(patch: &Value, object: &Value, old: Option<&Value>) -> String {
         let rules = JsonPatchRules::kubemod();
         let patch = JsonPatch::parse(patch, rules).unwrap();
-        let counters = Counters::new(&Limits::default());
+        let counters = Counters::new(&EvaluationLimits::default());
         let patch =
             without_repeats(patch, JsonPatchRules::kubemod(), object, old, &counters).unwrap();
         let paths = patch.operations().iter().map(|operation| operation.path.as_str());

@@ -2,9 +2,9 @@
 
 use kiln_diagnostic::Diagnostic;
 use kiln_patch::{JsonPatch, JsonPatchRules, Merged, StrategicRules, strategic_merge};
-use kiln_pattern::{Anchor, Limits as PatternLimits, Resolved, resolve_anchors};
+use kiln_pattern::{Anchor, PatternLimits, Resolved, resolve_anchors};
 use kiln_rules::{Patch, PatchBody};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{Str, Value, json};
 use kiln_variables::{FilledText, FilledValue};
 use kiln_yaml::{Datum, ReadOptions, TextWithData};
@@ -74,7 +74,7 @@ fn strategic(patch: &Value, object: &Value, context: &Context<'_>) -> Result<Val
     });
     let mut after = object.clone();
     // Kyverno: kustomize's schema, which knows no custom resources.
-    let schema = Schema::builtin(Version::V1_21);
+    let schema = Schema::builtin(KubernetesVersion::V1_21);
     match strategic_merge(&mut after, &patch, &schema, &StrategicRules::kyverno()) {
         Ok(Merged::Kept) => {
             drop_conditions(&mut after, object);

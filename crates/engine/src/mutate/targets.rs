@@ -10,7 +10,7 @@ use super::{Subject, change};
 use crate::context::Context;
 use crate::input::event::namespace_of;
 use crate::output::claim::ObjectRef;
-use crate::output::effect::{Patch, PatchTarget};
+use crate::output::effect::{PatchEffect, PatchTarget};
 use crate::output::failure::{Failure, FailureKind};
 use crate::output::trace::{TraceAnswer, TraceStep};
 use crate::protected_namespaces;
@@ -20,9 +20,9 @@ pub(crate) fn changed_object(
     program: &Mutate,
     object: &Value,
     context: &Context<'_>,
-) -> Result<Option<Patch>, Failure> {
+) -> Result<Option<PatchEffect>, Failure> {
     let after = change(&program.change, object, context, Subject::Trigger)?;
-    Ok((after != *object).then(|| Patch {
+    Ok((after != *object).then(|| PatchEffect {
         target: PatchTarget::Trigger,
         before: object.clone(),
         after,
@@ -34,7 +34,7 @@ pub(crate) struct MutateRun<'r> {
     pub(crate) rule: &'r Rule,
     /// The namespace of the trigger; its name, if it is one.
     pub(crate) trigger_namespace: Str,
-    pub(crate) patches: Vec<Patch>,
+    pub(crate) patches: Vec<PatchEffect>,
     pub(crate) failures: Vec<Failure>,
 }
 
@@ -132,7 +132,7 @@ impl MutateRun<'_> {
             Some(at) => self.patches[at].after = after,
             None => {
                 context.shared.counters.object()?;
-                self.patches.push(Patch { target: known, before: object, after });
+                self.patches.push(PatchEffect { target: known, before: object, after });
             }
         }
         Ok(())

@@ -7,7 +7,7 @@ use kiln_rules::{Actions, Existing, Propagation, RuleId, Write};
 use kiln_value::{Str, Value};
 
 use crate::output::claim::{Claim, ObjectRef};
-use crate::validate::Fault;
+use crate::validate::ValidationFault;
 
 /// Something that a host is to carry out, or to show.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub enum Effect {
     /// An object is to be there.
     Ensure(Box<Ensure>),
     /// An object is to be changed.
-    Patch(Box<Patch>),
+    Patch(Box<PatchEffect>),
     /// The request is to be refused.
     Reject {
         /// What to tell the user: the rule, and its words if it has some.
@@ -39,7 +39,7 @@ pub struct Violation {
     /// What the rule says about it.
     pub message: String,
     /// What is wrong with it, each with its place.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ValidationFault>,
     /// What becomes of the object.
     pub actions: Actions,
     /// It counts as a failure in reports; otherwise as a warning.
@@ -67,7 +67,7 @@ pub struct Ensure {
 
 /// An object is to be changed.
 #[derive(Clone, Debug)]
-pub struct Patch {
+pub struct PatchEffect {
     /// Which object.
     pub target: PatchTarget,
     /// The object as it was.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kiln_rules::RuleId;
 use kiln_value::Str;
 
-use crate::input::limits::Limits;
+use crate::input::limits::EvaluationLimits;
 
 /// The rules whose effects led to an event, first one first. Empty when a user or another program did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,12 @@ impl Lineage {
     ///
     /// # Errors
     /// When the rule has seen this trigger before, has fired too often, or the chain is too long.
-    pub fn then(&self, rule: &RuleId, trigger: &str, limits: &Limits) -> Result<Lineage, Loop> {
+    pub fn then(
+        &self,
+        rule: &RuleId,
+        trigger: &str,
+        limits: &EvaluationLimits,
+    ) -> Result<Lineage, Loop> {
         let earlier = || self.iter().filter(|(before, _)| *before == rule);
         let repeats = earlier().count();
         let came_round = earlier().any(|(_, before)| before == trigger);
@@ -102,7 +107,7 @@ mod tests {
 
     #[test]
     fn two_rules_that_fire_on_each_other_are_stopped() {
-        let limits = Limits::default();
+        let limits = EvaluationLimits::default();
         let mut lineage = Lineage::default();
         let mut fired = 0;
         let stopped = loop {
@@ -123,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_same_trigger_twice_is_a_loop_at_once() {
-        let limits = Limits::default();
+        let limits = EvaluationLimits::default();
         let once = Lineage::default().then(&rule("a"), "Pod x/p", &limits).unwrap();
         assert!(once.then(&rule("a"), "Pod x/p", &limits).is_err());
         assert!(once.then(&rule("b"), "Pod x/p", &limits).is_ok());
@@ -131,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_chain_of_many_rules_ends() {
-        let limits = Limits::default();
+        let limits = EvaluationLimits::default();
         let mut lineage = Lineage::default();
         for at in 0..limits.chain {
             lineage = lineage.then(&rule(&at.to_string()), "x", &limits).unwrap();

@@ -9,7 +9,7 @@ use std::fmt;
 use kiln_value::{Value, json};
 use serde::Serialize;
 
-use crate::input::limits::{Limits, Traced};
+use crate::input::limits::{EvaluationLimits, Traced};
 
 /// A question that came up, its answer, and the questions that led to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -107,7 +107,7 @@ pub(crate) struct Tracer {
 
 impl Tracer {
     /// A tracer that keeps as many steps as the limits say, of what they say.
-    pub(crate) fn new(limits: &Limits) -> Self {
+    pub(crate) fn new(limits: &EvaluationLimits) -> Self {
         let tracer = Tracer {
             open: RefCell::default(),
             left: Cell::new(0),
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_trace_reads_as_a_tree() {
-        let tracer = Tracer::new(&Limits { trace: 10, ..Limits::default() });
+        let tracer = Tracer::new(&EvaluationLimits { trace: 10, ..EvaluationLimits::default() });
         let matched = tracer.within(
             || "match".into(),
             || {
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_trace_that_is_off_formats_nothing() {
-        let tracer = Tracer::new(&Limits::default());
+        let tracer = Tracer::new(&EvaluationLimits::default());
         tracer.note(|| unreachable!());
         tracer.matched();
         assert_eq!(tracer.within(|| unreachable!(), || 7, |_| unreachable!()), 7);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_trace_of_skips_is_there_for_skips_only() {
-        let limits = Limits::default().explaining_skips();
+        let limits = EvaluationLimits::default().explaining_skips();
         let skipped = Tracer::new(&limits);
         skipped.note(|| unreachable!());
         skipped.matched();
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_long_trace_is_cut_and_says_so() {
-        let tracer = Tracer::new(&Limits { trace: 2, ..Limits::default() });
+        let tracer = Tracer::new(&EvaluationLimits { trace: 2, ..EvaluationLimits::default() });
         for at in 0..5 {
             tracer.note(|| TraceStep { what: at.to_string(), ..TraceStep::default() });
         }

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use kiln_cel::{Span, Token, lex};
+use kiln_cel::{CelToken, Span, lex};
 use kiln_object::ObjectId;
 use kiln_rules::{
     DocumentPart, Emission, Emitter, Expression, Mutation, Program, Rule, Script, Targets,
@@ -120,7 +120,7 @@ struct Search<'s> {
     source: &'s str,
     name: &'s str,
     rule: &'s Rule,
-    tokens: Vec<(Token, Span)>,
+    tokens: Vec<(CelToken, Span)>,
     /// For each token, the bracket that it is in. Brackets are where they were opened.
     within: Vec<Option<usize>>,
 }
@@ -131,7 +131,8 @@ impl<'s> Search<'s> {
         let mut within = Vec::with_capacity(tokens.len());
         let mut open: Vec<usize> = Vec::new();
         for (at, (token, _)) in tokens.iter().enumerate() {
-            if matches!(token, Token::CloseParen | Token::CloseBracket | Token::CloseBrace) {
+            if matches!(token, CelToken::CloseParen | CelToken::CloseBracket | CelToken::CloseBrace)
+            {
                 open.pop();
             }
             within.push(open.last().copied());
@@ -157,7 +158,7 @@ impl<'s> Search<'s> {
     /// The same for one resource, if one is given: calls that read others name nothing.
     fn reads_from_name(&self, field: &str, resource: Option<&str>) -> bool {
         let is_text = |part: Option<&Range<usize>>| {
-            part.is_some_and(|part| part.len() == 1 && self.is(part.start, Token::String))
+            part.is_some_and(|part| part.len() == 1 && self.is(part.start, CelToken::String))
         };
         // What is read may be a variable, or one part together with its version.
         let reads = |parts: &[Range<usize>]| match (resource, parts) {
@@ -192,11 +193,12 @@ impl<'s> Search<'s> {
 
     /// For each call that lists a resource, whether it asks for the objects of all namespaces.
     fn lists_everywhere(&self, resource: &str) -> Vec<bool> {
-        let is_text = |part: &Range<usize>| part.len() == 1 && self.is(part.start, Token::String);
+        let is_text =
+            |part: &Range<usize>| part.len() == 1 && self.is(part.start, CelToken::String);
         let is_none = |part: Option<&Range<usize>>| match part {
             None => true,
             // Labels.
-            Some(part) if self.is(part.start, Token::OpenBrace) => true,
+            Some(part) if self.is(part.start, CelToken::OpenBrace) => true,
             Some(part) => self.is_name(part.clone()),
         };
         let mut found = Vec::new();
@@ -218,10 +220,11 @@ impl<'s> Search<'s> {
     /// Whether an object is made that says so itself: `generator.ApplyRules(…, [{'metadata': {'namespace': 'name'}}])`.
     fn is_made_there(&self, field: &str) -> bool {
         (2..self.tokens.len()).any(|colon| {
-            let Some(map) = self.within[colon].filter(|map| self.is(*map, Token::OpenBrace)) else {
+            let Some(map) = self.within[colon].filter(|map| self.is(*map, CelToken::OpenBrace))
+            else {
                 return false;
             };
-            self.is(colon, Token::Colon)
+            self.is(colon, CelToken::Colon)
                 && self.key(colon) == Some(field)
                 && self
                     .parts(map)
@@ -233,19 +236,20 @@ impl<'s> Search<'s> {
 
     /// Whether a map is the metadata of an object that is made.
     fn is_metadata(&self, map: usize) -> bool {
-        let in_dyn = map >= 2 && self.is(map - 1, Token::OpenParen) && self.text(map - 2) == "dyn";
+        let in_dyn =
+            map >= 2 && self.is(map - 1, CelToken::OpenParen) && self.text(map - 2) == "dyn";
         let Some(colon) = map.checked_sub(if in_dyn { 3 } else { 1 }) else { return false };
-        if !self.is(colon, Token::Colon) || self.key(colon) != Some("metadata") {
+        if !self.is(colon, CelToken::Colon) || self.key(colon) != Some("metadata") {
             return false;
         }
         // Nothing but lists and maps between the call and the object: what other functions are given is not made.
         let mut around = self.within[colon];
         while let Some(open) = around {
             match self.tokens[open].0 {
-                Token::OpenBrace => {}
-                Token::OpenBracket if self.begins_value(open) => {}
-                Token::OpenParen if self.is_call(open, "generator", MAKE) => return true,
-                Token::OpenParen if open > 0 && self.text(open - 1) == "dyn" => {}
+                CelToken::OpenBrace => {}
+                CelToken::OpenBracket if self.begins_value(open) => {}
+                CelToken::OpenParen if self.is_call(open, "generator", MAKE) => return true,
+                CelToken::OpenParen if open > 0 && self.text(open - 1) == "dyn" => {}
                 _ => return false,
             }
             around = self.within[open];
@@ -255,7 +259,7 @@ impl<'s> Search<'s> {
 
     /// The text in front of a colon.
     fn key(&self, colon: usize) -> Option<&str> {
-        let at = colon.checked_sub(1).filter(|at| self.is(*at, Token::String))?;
+        let at = colon.checked_sub(1).filter(|at| self.is(*at, CelToken::String))?;
         Some(bare(self.text(at)))
     }
 
@@ -263,27 +267,27 @@ impl<'s> Search<'s> {
     /// list of names.
     fn is_name(&self, part: Range<usize>) -> bool {
         let (start, end) = (part.start, part.end);
-        let tokens: Vec<Token> = self.tokens[part].iter().map(|(token, _)| *token).collect();
+        let tokens: Vec<CelToken> = self.tokens[part].iter().map(|(token, _)| *token).collect();
         match tokens.as_slice() {
-            [Token::String] => bare(self.text(start)) == self.name,
-            [Token::Ident] => self.is_element(start),
-            [Token::Ident, Token::Dot, Token::Ident] => {
+            [CelToken::String] => bare(self.text(start)) == self.name,
+            [CelToken::Ident] => self.is_element(start),
+            [CelToken::Ident, CelToken::Dot, CelToken::Ident] => {
                 self.text(start) == "variables" && self.is_value(self.text(start + 2))
             }
             // Whichever element of a list of the policy's own.
             [
-                Token::Ident,
-                Token::Dot,
-                Token::Ident,
-                Token::OpenBracket,
+                CelToken::Ident,
+                CelToken::Dot,
+                CelToken::Ident,
+                CelToken::OpenBracket,
                 ..,
-                Token::CloseBracket,
+                CelToken::CloseBracket,
             ] => {
                 self.text(start) == "variables"
                     && self.opening_of(end - 1) == Some(start + 3)
                     && self.is_value(self.text(start + 2))
             }
-            [Token::Ident, Token::OpenParen, _, .., Token::CloseParen] => {
+            [CelToken::Ident, CelToken::OpenParen, _, .., CelToken::CloseParen] => {
                 ["string", "dyn"].contains(&self.text(start))
                     && self.opening_of(end - 1) == Some(start + 1)
                     && self.is_name(start + 2..end - 1)
@@ -299,16 +303,16 @@ impl<'s> Search<'s> {
         while let Some(open) = around {
             let binds = |place: usize| {
                 place != at
-                    && self.is(place, Token::Ident)
+                    && self.is(place, CelToken::Ident)
                     && self.text(place) == word
-                    && self.is(place + 1, Token::Comma)
+                    && self.is(place + 1, CelToken::Comma)
             };
-            if self.is(open, Token::OpenParen) && open >= 3 && self.is(open - 2, Token::Dot) {
+            if self.is(open, CelToken::OpenParen) && open >= 3 && self.is(open - 2, CelToken::Dot) {
                 if binds(open + 1) {
                     return LOOPS.contains(&self.text(open - 1)) && self.is_list(open - 2);
                 }
                 // With a name for the number of the element, or for a key.
-                if self.is(open + 2, Token::Comma) && binds(open + 3) {
+                if self.is(open + 2, CelToken::Comma) && binds(open + 3) {
                     return false;
                 }
             }
@@ -321,26 +325,26 @@ impl<'s> Search<'s> {
     fn is_list(&self, end: usize) -> bool {
         let Some(last) = end.checked_sub(1) else { return false };
         match self.tokens[last].0 {
-            Token::CloseBracket => {
+            CelToken::CloseBracket => {
                 let Some(open) = self.opening_of(last).filter(|open| self.begins_value(*open))
                 else {
                     return false;
                 };
                 let items = self.parts(open);
                 let is_text =
-                    |item: &Range<usize>| item.len() == 1 && self.is(item.start, Token::String);
+                    |item: &Range<usize>| item.len() == 1 && self.is(item.start, CelToken::String);
                 items.iter().all(is_text)
                     && items.iter().any(|item| bare(self.text(item.start)) == self.name)
             }
-            Token::Ident if last >= 2 && self.is(last - 1, Token::Dot) => {
+            CelToken::Ident if last >= 2 && self.is(last - 1, CelToken::Dot) => {
                 self.text(last - 2) == "variables"
-                    && !(last >= 3 && self.is(last - 3, Token::Dot))
+                    && !(last >= 3 && self.is(last - 3, CelToken::Dot))
                     && self.is_value(self.text(last))
             }
-            Token::CloseParen => self.opening_of(last).is_some_and(|open| {
+            CelToken::CloseParen => self.opening_of(last).is_some_and(|open| {
                 open >= 2
                     && self.text(open - 1) == "filter"
-                    && self.is(open - 2, Token::Dot)
+                    && self.is(open - 2, CelToken::Dot)
                     && self.is_list(open - 2)
             }),
             _ => false,
@@ -358,10 +362,13 @@ impl<'s> Search<'s> {
         let mut found = false;
         for (token, span) in &tokens {
             match token {
-                Token::String => {
+                CelToken::String => {
                     found |= bare(source.get(span.range()).unwrap_or_default()) == self.name;
                 }
-                Token::OpenBracket | Token::Comma | Token::CloseBracket | Token::End => {}
+                CelToken::OpenBracket
+                | CelToken::Comma
+                | CelToken::CloseBracket
+                | CelToken::End => {}
                 _ => return false,
             }
         }
@@ -375,11 +382,11 @@ impl<'s> Search<'s> {
 
     fn is_call(&self, open: usize, of: &str, names: &[&str]) -> bool {
         open >= 3
-            && self.is(open, Token::OpenParen)
+            && self.is(open, CelToken::OpenParen)
             && names.contains(&self.text(open - 1))
-            && self.is(open - 2, Token::Dot)
+            && self.is(open - 2, CelToken::Dot)
             && self.text(open - 3) == of
-            && !(open >= 4 && self.is(open - 4, Token::Dot))
+            && !(open >= 4 && self.is(open - 4, CelToken::Dot))
     }
 
     /// What commas part within a bracket.
@@ -388,7 +395,7 @@ impl<'s> Search<'s> {
         let mut begin = open + 1;
         for at in open + 1..self.tokens.len() {
             let ends = self.within[at] == self.within[open];
-            let parted = self.within[at] == Some(open) && self.is(at, Token::Comma);
+            let parted = self.within[at] == Some(open) && self.is(at, CelToken::Comma);
             if ends || parted {
                 parts.extend(Some(begin..at).filter(|part| !part.is_empty()));
                 begin = at + 1;
@@ -413,17 +420,17 @@ impl<'s> Search<'s> {
         !matches!(
             before,
             Some(
-                Token::Ident
-                    | Token::Quoted
-                    | Token::String
-                    | Token::CloseParen
-                    | Token::CloseBracket
-                    | Token::CloseBrace
+                CelToken::Ident
+                    | CelToken::Quoted
+                    | CelToken::String
+                    | CelToken::CloseParen
+                    | CelToken::CloseBracket
+                    | CelToken::CloseBrace
             )
         )
     }
 
-    fn is(&self, at: usize, wanted: Token) -> bool {
+    fn is(&self, at: usize, wanted: CelToken) -> bool {
         self.tokens.get(at).is_some_and(|(token, _)| *token == wanted)
     }
 
@@ -433,8 +440,8 @@ impl<'s> Search<'s> {
     }
 }
 
-fn opens(token: Token) -> bool {
-    matches!(token, Token::OpenParen | Token::OpenBracket | Token::OpenBrace)
+fn opens(token: CelToken) -> bool {
+    matches!(token, CelToken::OpenParen | CelToken::OpenBracket | CelToken::OpenBrace)
 }
 
 fn bare(text: &str) -> &str {

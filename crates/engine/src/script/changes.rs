@@ -9,16 +9,16 @@ use kiln_rules::{
     Script, ScriptedPatch, Targets, Unmet,
 };
 use kiln_schema::types::undeclared;
-use kiln_schema::{Schema, Version};
-use kiln_value::{Str, Value};
+use kiln_schema::{KubernetesVersion, Schema};
+use kiln_value::{Map, Str, Value};
 
 use super::{Bound, OUTPUT, ScriptSession, in_session, params};
 use crate::context::EvalShared;
-use crate::input::event::Event;
+use crate::input::event::{Event, EventContext};
 use crate::matching::Matcher;
 use crate::mutate::size;
 use crate::output::claim::ObjectRef;
-use crate::output::effect::{Patch, PatchTarget};
+use crate::output::effect::{PatchEffect, PatchTarget};
 use crate::output::failure::{Failure, FailureKind};
 use crate::output::outcome::Verdict;
 use crate::output::trace::{TraceAnswer, TraceStep};
@@ -28,7 +28,7 @@ use crate::write_gate::stringify_changed_metadata;
 /// What came of changing objects.
 #[derive(Default)]
 pub(crate) struct Changed {
-    pub(crate) patches: Vec<Patch>,
+    pub(crate) patches: Vec<PatchEffect>,
     pub(crate) failures: Vec<Failure>,
     pub(crate) properties: Vec<(Str, Str)>,
     /// How it ended when nothing was tried, and why.
@@ -127,7 +127,7 @@ impl Changing<'_> {
         }
         if after != *object {
             let target = PatchTarget::Trigger;
-            changed.patches.push(Patch { target, before: object.clone(), after });
+            changed.patches.push(PatchEffect { target, before: object.clone(), after });
         }
         Ok(changed)
     }
@@ -225,8 +225,10 @@ impl Changing<'_> {
 
     /// An update that leaves an object as it is, by the user of the event.
     fn update_of(&self, object: &Value) -> Event {
-        let Event { user, own, given, lineage, .. } = self.event.clone();
-        Event { user, own, given, lineage, ..Event::updated(object.clone(), object.clone()) }
+        let Event { user, context, .. } = self.event.clone();
+        // What the event is about is another object, and has no form of its own that match blocks look at.
+        let context = EventContext { tier_snapshot: None, given_each: Map::new(), ..context };
+        Event { user, context, ..Event::updated(object.clone(), object.clone()) }
     }
 
     /// The stored objects within the rule's reach that filters take.
@@ -327,7 +329,7 @@ impl Changing<'_> {
             }
             self.shared.counters.object()?;
             let target_place = PatchTarget::Stored { object: id, subresource: None };
-            changed.patches.push(Patch { target: target_place, before: target, after });
+            changed.patches.push(PatchEffect { target: target_place, before: target, after });
         }
         Ok(changed)
     }
@@ -373,7 +375,7 @@ fn patched(
                 )));
             }
             let atomic = if over_atomic { Atomic::Replaced } else { Atomic::Refused };
-            let schema = Schema::builtin(Version::V1_36);
+            let schema = Schema::builtin(KubernetesVersion::NEWEST);
             structured_merge(&mut after, &patch, &schema, atomic)
                 .map_err(|error| wrong(format!("error applying patch: {error}")))?;
             patch

@@ -12,7 +12,7 @@ use super::{Bound, Excepted, ScriptSession, in_session, params};
 use crate::context::EvalShared;
 use crate::input::event::Event;
 use crate::output::failure::{Failure, FailureKind};
-use crate::validate::{Checked, Failed, Fault};
+use crate::validate::{Checked, Failed, ValidationFault};
 
 /// The longest message that an expression may give where messages are limited.
 const LONGEST_MESSAGE: usize = 5 * 1024;
@@ -260,7 +260,8 @@ fn failed(
     expression: &Expression,
     properties: Vec<(Str, Str)>,
 ) -> Judged {
-    let fault = Fault { at: None, wanted: Some(expression.path.clone()), why: why.to_owned() };
+    let fault =
+        ValidationFault { at: None, wanted: Some(expression.path.clone()), why: why.to_owned() };
     Judged::Checked(Checked::Fail(Failed { message, faults: vec![fault], fix: None }), properties)
 }
 

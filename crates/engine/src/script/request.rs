@@ -51,7 +51,7 @@ fn bind_namespace(
 /// The request with every field that expressions may mention.
 fn request(shared: &EvalShared<'_>, bound: &Bound<'_>) -> Value {
     let event = bound.event;
-    let Value::Map(mut request) = event.request(bound.object, bound.old) else {
+    let Value::Map(mut request) = event.to_request(bound.object, bound.old) else {
         return Value::map();
     };
     let Gvk { group, version, kind } = &event.kind;

@@ -2,9 +2,9 @@
 
 use kiln_rules::Deny;
 use kiln_value::{Path, Value};
-use kiln_variables::conditions::Check as Condition;
+use kiln_variables::conditions::ConditionCheck as Condition;
 
-use super::{Checked, Checking, Failed, Fault};
+use super::{Checked, Checking, Failed, ValidationFault};
 use crate::context::Context;
 use crate::output::failure::Failure;
 
@@ -37,12 +37,12 @@ impl Checking<'_> {
     }
 
     /// A condition that holds, and the value that makes it hold where one is compared.
-    fn denied(&self, check: &Condition) -> Fault {
+    fn denied(&self, check: &Condition) -> ValidationFault {
         let shown = |value: &Value| kiln_value::json::to_string(value);
         let (key, value) = (shown(&check.key), shown(&check.value));
         let at = compared(self.rule.origin.document().value(), &check.path)
             .filter(|path| self.object.get_path(path).is_some());
-        Fault {
+        ValidationFault {
             at,
             wanted: Some(check.path.clone()),
             why: format!("{key} {} {value} is not allowed", check.operator),

@@ -18,7 +18,7 @@ mod pattern;
 pub(crate) mod pod_security;
 
 use kiln_pattern::Fix;
-use kiln_rules::{Check, Rule, Validate};
+use kiln_rules::{Rule, Validate, ValidateCheck};
 use kiln_value::{Path, Value};
 
 use crate::context::Context;
@@ -43,14 +43,14 @@ pub(crate) struct Failed {
     /// All of it in one text.
     pub(crate) message: String,
     /// Each of it with its place.
-    pub(crate) faults: Vec<Fault>,
+    pub(crate) faults: Vec<ValidationFault>,
     /// What would have to change, where that is clear. Whether the rule then passes is for the caller to see.
     pub(crate) fix: Option<Fix>,
 }
 
 /// One thing that is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ValidationFault {
     /// Where in the object, from its root; none when it is about the whole object.
     pub at: Option<Path>,
     /// Which part of the rule asks for something else, from the root of the rule's document.
@@ -86,21 +86,25 @@ impl Checking<'_> {
 
     fn check(
         &self,
-        check: &Check,
+        check: &ValidateCheck,
         subject: Subject<'_>,
         context: &Context<'_>,
     ) -> Result<Checked, Failure> {
         match check {
             // Kyverno: elements of lists are looked at even then.
-            Check::Pattern(_) | Check::AnyPattern(_) if self.deleting && subject.depth == 0 => {
+            ValidateCheck::Pattern(_) | ValidateCheck::AnyPattern(_)
+                if self.deleting && subject.depth == 0 =>
+            {
                 Ok(Checked::Nothing("patterns are not checked on DELETE"))
             }
-            Check::Pattern(pattern) => self.pattern(pattern, subject, context),
-            Check::AnyPattern(patterns) => self.any_pattern(patterns, subject, context),
-            Check::Deny(deny) => self.deny(deny, context),
-            Check::Loops(loops) => self.loops(loops, subject, context),
+            ValidateCheck::Pattern(pattern) => self.pattern(pattern, subject, context),
+            ValidateCheck::AnyPattern(patterns) => self.any_pattern(patterns, subject, context),
+            ValidateCheck::Deny(deny) => self.deny(deny, context),
+            ValidateCheck::Loops(loops) => self.loops(loops, subject, context),
             // They are looked at where the session and the exceptions are.
-            Check::Expressions(_) | Check::Answers(_) | Check::PodSecurity(_) => {
+            ValidateCheck::Expressions(_)
+            | ValidateCheck::Answers(_)
+            | ValidateCheck::PodSecurity(_) => {
                 let message = "the rule has a check that is not run here";
                 Err(Failure::new(FailureKind::Unserved, message))
             }

@@ -3,13 +3,13 @@
 use std::cell::LazyCell;
 
 use kiln_pattern::{
-    Explained, Fix, Limits as PatternLimits, MOST_STEPS, MatchStep, Mismatch, StepOutcome, explain,
+    Explained, Fix, MOST_STEPS, MatchStep, Mismatch, PatternLimits, StepOutcome, explain,
     fix_counted, matches_counted,
 };
 use kiln_rules::Pattern;
 use kiln_value::{Path, Value};
 
-use super::{Checked, Checking, Failed, Fault, Subject};
+use super::{Checked, Checking, Failed, Subject, ValidationFault};
 use crate::context::Context;
 use crate::mutate::size;
 use crate::output::failure::{Failure, FailureKind};
@@ -196,13 +196,13 @@ fn mismatch(
     Ok(found)
 }
 
-fn fault(pattern: &Pattern, below: Option<&Path>, mismatch: Mismatch) -> Fault {
+fn fault(pattern: &Pattern, below: Option<&Path>, mismatch: Mismatch) -> ValidationFault {
     let steps = mismatch.pattern.segments().iter().skip(pattern.wrapped);
     let wanted = pattern.path.segments().iter().chain(steps).cloned().collect();
     let at = |below: &Path| {
         below.segments().iter().chain(mismatch.at.segments()).cloned().collect::<Path>()
     };
-    Fault { at: below.map(at), wanted: Some(wanted), why: mismatch.why }
+    ValidationFault { at: below.map(at), wanted: Some(wanted), why: mismatch.why }
 }
 
 impl From<MatchStep> for TraceStep {

@@ -1,13 +1,13 @@
 //! Pods, and what makes Pods, against the Pod Security Standards.
 
 use kiln_podsecurity::{
-    Exclusion, Fault as Wrong, FieldError, Pod, Violation, describe, leave_out,
+    Exclusion, FieldError, FieldFault as Wrong, Pod, Violation, describe, leave_out,
 };
 use kiln_rules::PodSecurity;
 use kiln_text::image::Image;
 use kiln_value::{Path, Str, Value, json, value};
 
-use super::{Checked, Failed, Fault};
+use super::{Checked, Failed, ValidationFault};
 use crate::output::failure::{Failure, FailureKind};
 
 /// What came of a check of Pod Security.
@@ -85,7 +85,12 @@ fn pod_of(kind: &str) -> Option<Path> {
     })
 }
 
-fn fault(violation: &Violation, error: &FieldError, pod_at: &Path, wanted: &PodSecurity) -> Fault {
+fn fault(
+    violation: &Violation,
+    error: &FieldError,
+    pod_at: &Path,
+    wanted: &PodSecurity,
+) -> ValidationFault {
     let steps = pod_at.segments().iter().chain(error.path.segments());
     let control = violation.control;
     let why = match &error.fault {
@@ -98,7 +103,7 @@ fn fault(violation: &Violation, error: &FieldError, pod_at: &Path, wanted: &PodS
             }
         }
     };
-    Fault { at: Some(steps.cloned().collect()), wanted: Some(wanted.path.clone()), why }
+    ValidationFault { at: Some(steps.cloned().collect()), wanted: Some(wanted.path.clone()), why }
 }
 
 /// Kyverno: reports name images with their registry and tag.

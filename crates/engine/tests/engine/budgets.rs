@@ -1,6 +1,6 @@
 //! Budgets that are used up, and rules that fire on one another.
 
-use kiln_engine::{Event, Limits};
+use kiln_engine::{EvaluationLimits, Event};
 
 use crate::scene::{Scene, assert_said, one};
 
@@ -24,7 +24,7 @@ spec:
 
 const SHOP: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: shop, uid: n-1}}";
 
-fn within(policy: &str, limits: Limits) -> Scene {
+fn within(policy: &str, limits: EvaluationLimits) -> Scene {
     let mut scene = Scene::of(policy);
     scene.limits = limits;
     scene
@@ -32,7 +32,7 @@ fn within(policy: &str, limits: Limits) -> Scene {
 
 #[test]
 fn a_rule_makes_no_more_objects_than_it_may() {
-    let scene = within(MANY, Limits { objects: 2, ..Limits::default() });
+    let scene = within(MANY, EvaluationLimits { objects: 2, ..EvaluationLimits::default() });
     assert_said(
         &scene.create(SHOP),
         r#"
@@ -80,7 +80,7 @@ fails: test.yaml:11:9: the rule makes more than 2 objects (narrow the match or t
 
 #[test]
 fn a_rule_runs_for_no_more_elements_than_it_may() {
-    let scene = within(MANY, Limits { elements: 3, ..Limits::default() });
+    let scene = within(MANY, EvaluationLimits { elements: 3, ..EvaluationLimits::default() });
     assert_said(
         &scene.create(SHOP),
         r#"
@@ -146,7 +146,7 @@ fails: test.yaml:11:15: the rule runs for more than 3 elements (narrow the match
 
 #[test]
 fn expressions_take_no_more_steps_than_they_may() {
-    let scene = within(MANY, Limits { steps: 5, ..Limits::default() });
+    let scene = within(MANY, EvaluationLimits { steps: 5, ..EvaluationLimits::default() });
     assert_said(&scene.create(SHOP), "
 kyverno:p/r: error
 fails: test.yaml:14:15: cannot resolve {{ element }} at spec.rules[0].generate.foreach[0].name: the expression takes more than 5 steps
@@ -168,7 +168,7 @@ spec:
       apiCall: {urlPath: /api/v1/pods, jmesPath: length(items)}
     mutate: {patchStrategicMerge: {metadata: {labels: {pods: "{{ pods }}"}}}}
 "#;
-    let scene = within(policy, Limits { listed: 1, ..Limits::default() }).with(
+    let scene = within(policy, EvaluationLimits { listed: 1, ..EvaluationLimits::default() }).with(
         "
 {apiVersion: v1, kind: Pod, metadata: {name: one, namespace: shop}}
 ---
@@ -199,7 +199,7 @@ spec:
       expression: >-
         Object{metadata: Object.metadata{labels: {"n": string([1, 2, 3, 4, 5, 6, 7, 8].map(a, [1, 2, 3, 4, 5, 6, 7, 8].map(b, a * b)).size())}}}
 "#;
-    let scene = within(policy, Limits { steps: 20, ..Limits::default() });
+    let scene = within(policy, EvaluationLimits { steps: 20, ..EvaluationLimits::default() });
     assert_said(
         &scene.create(SHOP),
         "
@@ -237,7 +237,7 @@ spec:
         let object = format!(
             "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {made}, namespace: shop}}}}"
         );
-        event = Event { lineage: outcome.lineage, own: true, ..Event::created(one(&object)) };
+        event = Event::created(one(&object)).by_engine(outcome.lineage);
     }
     assert_said(&scene.tell(&event), "
 kyverno:echo/again: error

@@ -291,7 +291,7 @@ spec:
 "#,
     );
     let event = kiln_engine::Event::created(crate::scene::one(SETTINGS));
-    let trial = kiln_engine::Event { dry_run: true, ..event };
+    let trial = event.as_dry_run();
     assert_said(
         &scene.tell(&trial),
         r#"

@@ -2,8 +2,8 @@
 
 use kiln_dialects::compile;
 use kiln_engine::{
-    AccessRequest, Effect, EvalEnv, Event, Limits, ListPage, ListQuery, PatchTarget, ReadError,
-    RecordedRead, RuleOutcome, RuleSet, User, View,
+    AccessRequest, Effect, EvalEnv, EvaluationLimits, Event, ListPage, ListQuery, PatchTarget,
+    ReadError, RecordedRead, RuleOutcome, RuleSet, User, View,
 };
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_testkit::difference;
@@ -16,7 +16,7 @@ pub(crate) struct Scene {
     objects: Objects,
     protected_namespaces: Vec<Str>,
     user: Option<User>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: EvaluationLimits,
 }
 
 /// Objects that can be read, unless a test says otherwise.
@@ -39,7 +39,7 @@ impl Scene {
             objects: Objects::default(),
             protected_namespaces: Vec::new(),
             user: None,
-            limits: Limits::default(),
+            limits: EvaluationLimits::default(),
         }
     }
 

@@ -26,49 +26,49 @@ pub use replacements::{
     FIELD_OPTIONS, FIELD_REF, REPLACEMENT, REPLACEMENT_SOURCE, REPLACEMENT_TARGET, VAR, VAR_TARGET,
 };
 
-use crate::{FieldTable, Kind, one_of, string, string_map, strings, table, tables};
+use crate::{DocumentKind, FieldTable, one_of, string, string_map, strings, table, tables};
 
 const VERSION: &[&str] = &["kustomize.config.k8s.io/v1beta1"];
 const BUILTIN: &[&str] = &["builtin"];
 
 /// Kustomization and Component, files that they name, and the configuration of built-in plugins.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[DocumentKind] = &[
+    DocumentKind {
         name: "Kustomization",
         api_versions: VERSION,
         original: "kustomize",
         summary: "What `kiln build` builds.",
         table: &KUSTOMIZATION,
     },
-    Kind {
+    DocumentKind {
         name: "Component",
         api_versions: &["kustomize.config.k8s.io/v1alpha1"],
         original: "kustomize",
         summary: "A part that kustomizations share.",
         table: &KUSTOMIZATION,
     },
-    Kind {
+    DocumentKind {
         name: "a file of `configurations`",
         api_versions: &[],
         original: "kustomize",
         summary: "Which fields transformers change.",
         table: &CONFIGURATION,
     },
-    Kind {
+    DocumentKind {
         name: "the annotation `config.kubernetes.io/function`",
         api_versions: &[],
         original: "kustomize",
         summary: "Makes an object the configuration of a function.",
         table: &FUNCTION,
     },
-    Kind {
+    DocumentKind {
         name: "the configuration of an exec plugin",
         api_versions: &[],
         original: "kustomize",
         summary: "Arguments of a program.",
         table: &EXEC_PLUGIN,
     },
-    Kind {
+    DocumentKind {
         name: "Chart",
         api_versions: &["helm.kustomize.io/v1beta1"],
         original: "KEP-993",
@@ -99,8 +99,12 @@ pub const KINDS: &[Kind] = &[
     builtin("HashTransformer", "Adds hashes to names. It has no fields.", &HASH_TRANSFORMER),
 ];
 
-const fn builtin(name: &'static str, summary: &'static str, table: &'static FieldTable) -> Kind {
-    Kind { name, api_versions: BUILTIN, original: "kustomize", summary, table }
+const fn builtin(
+    name: &'static str,
+    summary: &'static str,
+    table: &'static FieldTable,
+) -> DocumentKind {
+    DocumentKind { name, api_versions: BUILTIN, original: "kustomize", summary, table }
 }
 
 /// A HashTransformer, which has no fields.

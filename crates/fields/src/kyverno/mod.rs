@@ -30,50 +30,50 @@ pub use validate::{ACTION_OVERRIDE, DENY, VALIDATE, VALIDATE_FOREACH};
 
 use crate::shared::{OBJECT_METADATA, STATUS, api_version, kind};
 use crate::{
-    Field, FieldTable, FieldType, Kind, any, boolean, cel, integer, one_of, string, string_map,
-    table, tables,
+    DocumentKind, Field, FieldTable, FieldType, any, boolean, cel, integer, one_of, string,
+    string_map, table, tables,
 };
 
 const CLEANUP: &[&str] = &["kyverno.io/v2", "kyverno.io/v2beta1", "kiln.dev/v1"];
 
 /// Kinds of `kyverno.io`.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const KINDS: &[DocumentKind] = &[
+    DocumentKind {
         name: "ClusterPolicy",
         api_versions: &["kyverno.io/v1", "kyverno.io/v2beta1", "kiln.dev/v1"],
         original: "Kyverno",
         summary: "Rules for the whole cluster.",
         table: &POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "Policy",
         api_versions: &["kyverno.io/v1", "kyverno.io/v2beta1", "kiln.dev/v1"],
         original: "Kyverno",
         summary: "Rules for one namespace.",
         table: &POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "ClusterCleanupPolicy",
         api_versions: CLEANUP,
         original: "Kyverno",
         summary: "Deletes objects of the whole cluster on a schedule.",
         table: &CLEANUP_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "CleanupPolicy",
         api_versions: CLEANUP,
         original: "Kyverno",
         summary: "Deletes objects of its own namespace on a schedule.",
         table: &CLEANUP_POLICY,
     },
-    Kind {
+    DocumentKind {
         name: "PolicyException",
         api_versions: &["kyverno.io/v2", "kyverno.io/v2beta1", "kiln.dev/v1"],
         original: "Kyverno",
         summary: "Objects to which rules do not apply.",
         table: &EXCEPTION,
     },
-    Kind {
+    DocumentKind {
         name: "GlobalContextEntry",
         api_versions: &[
             "kyverno.io/v2beta1",
@@ -85,7 +85,7 @@ pub const KINDS: &[Kind] = &[
         summary: "Data of the cluster that rules share.",
         table: &GLOBAL_CONTEXT_ENTRY,
     },
-    Kind {
+    DocumentKind {
         name: "UpdateRequest",
         api_versions: &["kyverno.io/v2", "kiln.dev/v1"],
         original: "Kyverno",

@@ -9,7 +9,7 @@ use crate::value::Dyn;
 /// Go: widths and precisions beyond this are not believed.
 const MAX_WIDTH: i64 = 1_000_000;
 
-struct Format<'f> {
+struct PrintfFormat<'f> {
     text: &'f str,
     at: usize,
     arguments: &'f [Dyn],
@@ -23,7 +23,7 @@ struct Format<'f> {
 pub(crate) fn printf(text: &str, arguments: &[Dyn], meter: &Meter) -> Result<Marked, Refusal> {
     let mut printer = Printer::new(meter);
     let mut format =
-        Format { text, at: 0, arguments, next: 0, reordered: false, good_number: true };
+        PrintfFormat { text, at: 0, arguments, next: 0, reordered: false, good_number: true };
     while let Some(percent) = text[format.at..].find('%') {
         printer.out.push(&text[format.at..format.at + percent])?;
         format.at += percent + 1;
@@ -50,7 +50,7 @@ pub(crate) fn printf(text: &str, arguments: &[Dyn], meter: &Meter) -> Result<Mar
     Ok(printer.out.finish())
 }
 
-impl Format<'_> {
+impl PrintfFormat<'_> {
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }

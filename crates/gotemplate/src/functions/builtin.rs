@@ -1,13 +1,13 @@
 //! The functions of the template language itself. `and` and `or` are here for their names only: the evaluator stops them
 //! early.
 
-use super::Type::{Any, Raw, Text};
-use super::{Call, Function, any, compare, escape, function, text};
+use super::ParameterType::{Any, Raw, Text};
+use super::{FunctionCall, TemplateFunction, any, compare, escape, function, text};
 use crate::error::Refusal;
 use crate::format;
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("and", &[Raw], Some(Raw), last, "the first empty argument, or the last"),
     function("call", &[Raw], Some(Raw), call, "calls a function value; data has none"),
     function("eq", &[Raw], Some(Raw), compare::eq, "whether the first equals one of the others"),
@@ -29,30 +29,30 @@ pub(super) const TABLE: &[Function] = &[
     function("urlquery", &[], Some(Any), escape::urlquery, "escaped for the query of an address"),
 ];
 
-fn last(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn last(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(arguments.last().cloned().unwrap_or(Dyn::Missing))
 }
 
-fn call(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn call(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     match any(arguments, 0) {
         Dyn::Missing | Dyn::Nil => Err("call of nil".into()),
         other => Err(format!("non-function of type {}", other.type_name()).into()),
     }
 }
 
-fn not(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn not(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((!any(arguments, 0).is_true()).into())
 }
 
-fn print(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn print(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     format::print(arguments, call.meter).map(Dyn::from)
 }
 
-fn println(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn println(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     format::println(arguments, call.meter).map(Dyn::from)
 }
 
-fn printf(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn printf(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let rest = arguments.get(1..).unwrap_or_default();
     let printed = format::printf(text(arguments, 0), rest, call.meter)?;
     // A format from the data can say anything.
@@ -60,7 +60,7 @@ fn printf(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(Dyn::Text(if ours { printed } else { printed.as_data() }))
 }
 
-fn len(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn len(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let length = match any(arguments, 0) {
         Dyn::Text(text) => text.len(),
         Dyn::Bytes(bytes) => bytes.len(),
@@ -73,7 +73,7 @@ fn len(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(Dyn::Int(i64::try_from(length).unwrap_or(i64::MAX)))
 }
 
-fn index(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn index(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let mut item = any(arguments, 0).clone();
     if item.is_nil() {
         return Err("index of untyped nil".into());
@@ -127,7 +127,7 @@ fn index_argument(index: &Dyn, capacity: usize) -> Result<usize, Refusal> {
         .ok_or_else(|| format!("index out of range: {at}").into())
 }
 
-fn slice(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+fn slice(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let item = any(arguments, 0);
     let indices = arguments.get(1..).unwrap_or_default();
     if item.is_nil() {

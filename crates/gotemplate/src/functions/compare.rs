@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Call, any};
+use super::{FunctionCall, any};
 use crate::error::Refusal;
 use crate::format;
 use crate::value::Dyn;
@@ -35,7 +35,7 @@ fn incompatible(a: &Dyn, b: &Dyn) -> Refusal {
     format!("incompatible types for comparison: {a} and {b}").into()
 }
 
-pub(super) fn eq(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn eq(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let first = any(arguments, 0);
     let others = arguments.get(1..).unwrap_or_default();
     if others.is_empty() {
@@ -49,7 +49,7 @@ pub(super) fn eq(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(false.into())
 }
 
-fn equal(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
+fn equal(call: &FunctionCall<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() == b.is_nil());
     }
@@ -67,7 +67,7 @@ fn equal(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
     })
 }
 
-fn equal_others(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
+fn equal_others(call: &FunctionCall<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
     let as_text = |value: &Dyn| format::printf("%s", std::slice::from_ref(value), call.meter);
     match (a, b) {
         (Dyn::Time(a), Dyn::Time(b)) => Ok(a == b),
@@ -82,7 +82,7 @@ fn equal_others(call: &Call<'_>, a: &Dyn, b: &Dyn) -> Result<bool, Refusal> {
     }
 }
 
-pub(super) fn ne(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn ne(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((!equal(call, any(arguments, 0), any(arguments, 1))?).into())
 }
 
@@ -104,20 +104,20 @@ fn order(arguments: &[Dyn]) -> Result<Option<Ordering>, Refusal> {
     }
 }
 
-pub(super) fn lt(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn lt(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((order(arguments)? == Some(Ordering::Less)).into())
 }
 
-pub(super) fn le(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn le(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(order(arguments)?.is_some_and(Ordering::is_le).into())
 }
 
 // Go: greater is not less-or-equal, also for what is not a number.
 
-pub(super) fn gt(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn gt(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((!order(arguments)?.is_some_and(Ordering::is_le)).into())
 }
 
-pub(super) fn ge(_: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn ge(_: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok((order(arguments)? != Some(Ordering::Less)).into())
 }

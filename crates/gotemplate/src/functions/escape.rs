@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::Call;
+use super::FunctionCall;
 use crate::error::Refusal;
 use crate::format;
 use crate::value::Dyn;
 
 /// The arguments as one text.
-fn joined(call: &Call<'_>, arguments: &[Dyn]) -> Result<String, Refusal> {
+fn joined(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<String, Refusal> {
     let shown = |value: &Dyn| match value {
         Dyn::Missing | Dyn::Nil => Dyn::from("<no value>"),
         other => other.clone(),
@@ -20,7 +20,7 @@ fn joined(call: &Call<'_>, arguments: &[Dyn]) -> Result<String, Refusal> {
     Ok(text.to_string())
 }
 
-pub(super) fn html(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn html(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let mut out = String::new();
     for c in joined(call, arguments)?.chars() {
         match c {
@@ -36,7 +36,7 @@ pub(super) fn html(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(out.into())
 }
 
-pub(super) fn js(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn js(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     let mut out = String::new();
     for c in joined(call, arguments)?.chars() {
         match c {
@@ -58,7 +58,7 @@ fn is_print(c: char) -> bool {
     !quoted.contains('\\')
 }
 
-pub(super) fn urlquery(call: &Call<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
+pub(super) fn urlquery(call: &FunctionCall<'_>, arguments: &[Dyn]) -> Result<Dyn, Refusal> {
     Ok(query_escape(&joined(call, arguments)?).into())
 }
 

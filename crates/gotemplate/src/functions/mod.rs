@@ -17,11 +17,11 @@ use crate::value::{Dyn, Map};
 use crate::{AmbientSources, FunctionSet, Lookup, helm, sprig};
 
 /// A function that templates can call.
-pub struct Function {
+pub struct TemplateFunction {
     pub(crate) name: &'static str,
-    pub(crate) parameters: &'static [Type],
+    pub(crate) parameters: &'static [ParameterType],
     /// The type of any further arguments.
-    pub(crate) more: Option<Type>,
+    pub(crate) more: Option<ParameterType>,
     pub(crate) run: FunctionBody,
     /// Which templates it renders: the evaluator does that itself.
     pub(crate) calls: Calls,
@@ -38,11 +38,11 @@ pub(crate) enum Calls {
     Text,
 }
 
-type FunctionBody = fn(&Call<'_>, &[Dyn]) -> Result<Dyn, Refusal>;
+type FunctionBody = fn(&FunctionCall<'_>, &[Dyn]) -> Result<Dyn, Refusal>;
 
 /// The declared type of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
+pub(crate) enum ParameterType {
     /// `interface {}`
     Any,
     /// `reflect.Value`: a missing value arrives as one.
@@ -58,43 +58,43 @@ pub(crate) enum Type {
     Version,
 }
 
-impl Type {
+impl ParameterType {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Type::Any => "interface {}",
-            Type::Raw => "reflect.Value",
-            Type::Text => "string",
-            Type::Int => "int",
-            Type::Uint32 => "uint32",
-            Type::Bool => "bool",
-            Type::Float => "float64",
-            Type::Map => "map[string]interface {}",
-            Type::Time => "time.Time",
-            Type::Version => "*semver.Version",
+            ParameterType::Any => "interface {}",
+            ParameterType::Raw => "reflect.Value",
+            ParameterType::Text => "string",
+            ParameterType::Int => "int",
+            ParameterType::Uint32 => "uint32",
+            ParameterType::Bool => "bool",
+            ParameterType::Float => "float64",
+            ParameterType::Map => "map[string]interface {}",
+            ParameterType::Time => "time.Time",
+            ParameterType::Version => "*semver.Version",
         }
     }
 
     /// Whether a value is of this type.
     pub(crate) fn accepts(self, value: &Dyn) -> bool {
         match self {
-            Type::Any | Type::Raw => true,
-            Type::Text => matches!(value, Dyn::Text(_)),
-            Type::Int => matches!(value, Dyn::Int(_)),
+            ParameterType::Any | ParameterType::Raw => true,
+            ParameterType::Text => matches!(value, Dyn::Text(_)),
+            ParameterType::Int => matches!(value, Dyn::Int(_)),
             // No value of a template has this type.
-            Type::Uint32 => false,
-            Type::Bool => matches!(value, Dyn::Bool(_)),
-            Type::Float => matches!(value, Dyn::Float(_)),
-            Type::Map => {
+            ParameterType::Uint32 => false,
+            ParameterType::Bool => matches!(value, Dyn::Bool(_)),
+            ParameterType::Float => matches!(value, Dyn::Float(_)),
+            ParameterType::Map => {
                 matches!(value, Dyn::Map(map) if !map.of_text && !map.is_record && !map.is_files())
             }
-            Type::Time => matches!(value, Dyn::Time(_)),
-            Type::Version => matches!(value, Dyn::Version(_)),
+            ParameterType::Time => matches!(value, Dyn::Time(_)),
+            ParameterType::Version => matches!(value, Dyn::Version(_)),
         }
     }
 }
 
 /// What a running function may use.
-pub(crate) struct Call<'c> {
+pub(crate) struct FunctionCall<'c> {
     pub(crate) meter: &'c Meter,
     pub(crate) sources: &'c dyn AmbientSources,
     pub(crate) lookup: &'c dyn Lookup,
@@ -103,21 +103,32 @@ pub(crate) struct Call<'c> {
 /// A row of a table.
 pub(crate) const fn function(
     name: &'static str,
-    parameters: &'static [Type],
-    more: Option<Type>,
+    parameters: &'static [ParameterType],
+    more: Option<ParameterType>,
     run: FunctionBody,
     about: &'static str,
-) -> Function {
-    Function { name, parameters, more, run, calls: Calls::Nothing, about }
+) -> TemplateFunction {
+    TemplateFunction { name, parameters, more, run, calls: Calls::Nothing, about }
 }
 
 /// A row of a function that renders a template with data.
-pub(crate) const fn template(name: &'static str, calls: Calls, about: &'static str) -> Function {
-    let run = |_: &Call<'_>, _: &[Dyn]| Err(Refusal::Failed(String::new()));
-    Function { name, parameters: &[Type::Text, Type::Any], more: None, run, calls, about }
+pub(crate) const fn template(
+    name: &'static str,
+    calls: Calls,
+    about: &'static str,
+) -> TemplateFunction {
+    let run = |_: &FunctionCall<'_>, _: &[Dyn]| Err(Refusal::Failed(String::new()));
+    TemplateFunction {
+        name,
+        parameters: &[ParameterType::Text, ParameterType::Any],
+        more: None,
+        run,
+        calls,
+        about,
+    }
 }
 
-impl Function {
+impl TemplateFunction {
     /// The name that templates call it by.
     pub fn name(&self) -> &'static str {
         self.name
@@ -131,7 +142,7 @@ impl Function {
     /// The types of its parameters, as Go writes them.
     pub fn parameters(&self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> =
-            self.parameters.iter().copied().map(Type::name).collect();
+            self.parameters.iter().copied().map(ParameterType::name).collect();
         if self.more.is_some() {
             names.push("…");
         }
@@ -139,29 +150,29 @@ impl Function {
     }
 }
 
-impl fmt::Debug for Function {
+impl fmt::Debug for TemplateFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
 /// All functions of a set, by name.
-pub fn functions(set: FunctionSet) -> Vec<&'static Function> {
+pub fn functions(set: FunctionSet) -> Vec<&'static TemplateFunction> {
     index(set).values().copied().collect()
 }
 
-pub(crate) fn find(name: &str, set: FunctionSet) -> Option<&'static Function> {
+pub(crate) fn find(name: &str, set: FunctionSet) -> Option<&'static TemplateFunction> {
     index(set).get(name).copied()
 }
 
-type Index = BTreeMap<&'static str, &'static Function>;
+type Index = BTreeMap<&'static str, &'static TemplateFunction>;
 
 /// The functions of a set by name. A chart names some ten thousand, so they are not looked for one by one.
 fn index(set: FunctionSet) -> &'static Index {
     static INDICES: [OnceLock<Index>; 4] = [const { OnceLock::new() }; 4];
     // Later tables replace functions of earlier ones: sprig's `slice` that of the language.
     let sprig = || sprig::TABLES.iter().copied();
-    let (at, tables): (usize, Vec<&'static [Function]>) = match set {
+    let (at, tables): (usize, Vec<&'static [TemplateFunction]>) = match set {
         FunctionSet::Builtin => (0, vec![builtin::TABLE]),
         FunctionSet::Sprig => (1, [builtin::TABLE].into_iter().chain(sprig()).collect()),
         FunctionSet::Helm3 | FunctionSet::Helm4 => {

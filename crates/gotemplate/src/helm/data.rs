@@ -7,8 +7,8 @@ use kiln_value::{Str, Value};
 use super::files::FILES;
 use crate::Numbers;
 use crate::error::Refusal;
-use crate::functions::Type::Text;
-use crate::functions::{Call, Function, any, function, text};
+use crate::functions::ParameterType::Text;
+use crate::functions::{FunctionCall, TemplateFunction, any, function, text};
 use crate::sprig::encoding::json;
 use crate::value::{Dyn, Elem, GoField, GoType, Map};
 
@@ -249,7 +249,7 @@ static KUBE_VERSION: GoType = GoType {
     embedded: 0,
 };
 
-const VALUES: &[Function] = &[
+const VALUES: &[TemplateFunction] = &[
     function("AsMap", &[], None, as_map, ""),
     function("PathValue", &[Text], None, path_value, ""),
     function("Table", &[Text], None, table, ""),
@@ -257,7 +257,7 @@ const VALUES: &[Function] = &[
 ];
 
 /// What can be asked of API versions.
-pub(crate) const VERSION_SET: &[Function] =
+pub(crate) const VERSION_SET: &[TemplateFunction] =
     &[function("Has", &[Text], None, has_version, "whether this version is there")];
 
 type Result = std::result::Result<Dyn, Refusal>;
@@ -276,7 +276,7 @@ fn field(a: &[Dyn], name: &str) -> Result {
     }
 }
 
-fn has_version(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn has_version(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let Dyn::List(list) = any(a, 0) else { return Ok(false.into()) };
     call.meter.step(list.items().len() as u64)?;
     let wanted = text(a, 1);
@@ -284,7 +284,7 @@ fn has_version(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(items.any(|item| matches!(item, Dyn::Text(known) if known.as_str() == wanted)).into())
 }
 
-fn as_map(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn as_map(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(match any(a, 0) {
         Dyn::Map(map) => Dyn::Map(map.under_type(None)),
         _ => Dyn::map([]),
@@ -292,7 +292,7 @@ fn as_map(_: &Call<'_>, a: &[Dyn]) -> Result {
 }
 
 /// The map under keys with dots between them.
-fn table(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn table(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let Dyn::Map(values) = any(a, 0) else { return Ok(Dyn::Nil) };
     let mut found = values.clone();
     for key in text(a, 1).split('.') {
@@ -309,7 +309,7 @@ fn no_table(key: &str) -> Refusal {
 }
 
 /// What lies under keys with dots between them, unless it is a map.
-fn path_value(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn path_value(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let path = text(a, 1);
     if path.is_empty() {
         return Err("YAML path cannot be empty".into());
@@ -329,6 +329,6 @@ fn path_value(call: &Call<'_>, a: &[Dyn]) -> Result {
     }
 }
 
-fn yaml(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn yaml(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(kiln_yaml::emit(&json::value_of(any(a, 0), call.meter, 0)?).into())
 }

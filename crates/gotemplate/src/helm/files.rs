@@ -8,8 +8,8 @@ use kiln_value::{Key, Value};
 
 use super::serial::written;
 use crate::error::Refusal;
-use crate::functions::Type::Text;
-use crate::functions::{Call, any, function, text};
+use crate::functions::ParameterType::Text;
+use crate::functions::{FunctionCall, any, function, text};
 use crate::value::{Dyn, GoType, Map};
 
 pub(crate) static FILES: GoType = GoType::map(
@@ -38,16 +38,16 @@ fn bytes(a: &[Dyn]) -> Dyn {
     files(a).get(text(a, 1)).unwrap_or_else(|| Dyn::Bytes([].into()))
 }
 
-fn get_bytes(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn get_bytes(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(bytes(a))
 }
 
-fn get(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn get(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     content(call, text(a, 1), &bytes(a)).map(Dyn::from)
 }
 
 /// The text of a file. Texts are UTF-8 here: what is not would silently become another file.
-fn content(call: &Call<'_>, path: &str, file: &Dyn) -> Result<String> {
+fn content(call: &FunctionCall<'_>, path: &str, file: &Dyn) -> Result<String> {
     let Dyn::Bytes(bytes) = file else { return Ok(String::new()) };
     call.meter.make(bytes.len() as u64)?;
     match str::from_utf8(bytes) {
@@ -59,7 +59,7 @@ fn content(call: &Call<'_>, path: &str, file: &Dyn) -> Result<String> {
     }
 }
 
-fn lines(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn lines(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let text = content(call, text(a, 1), &bytes(a))?;
     if text.is_empty() {
         return Ok(Dyn::texts(Vec::<String>::new()));
@@ -69,10 +69,10 @@ fn lines(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::texts(text.split('\n')))
 }
 
-fn glob(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn glob(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let all = files(a).entries();
     // What is not a pattern matches everything.
-    let pattern = Glob::parse(text(a, 1)).unwrap_or_else(|| Glob(vec![Part::All]));
+    let pattern = Glob::parse(text(a, 1)).unwrap_or_else(|| Glob(vec![GlobPart::All]));
     let mut found = BTreeMap::new();
     for (path, file) in all {
         if pattern.matches(call, &path)? {
@@ -82,7 +82,7 @@ fn glob(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Map(Map::own(found).under_type(Some(&FILES))))
 }
 
-fn as_config(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn as_config(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let entries = files(a).entries().into_iter().map(|(path, file)| {
         let text = content(call, &path, &file)?;
         Ok((base(&path), text))
@@ -90,7 +90,7 @@ fn as_config(call: &Call<'_>, a: &[Dyn]) -> Result {
     yaml(call, entries.collect::<Result<_>>()?)
 }
 
-fn as_secrets(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn as_secrets(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let entries = files(a).entries().into_iter().map(|(path, file)| {
         let Dyn::Bytes(bytes) = file else { return Ok((base(&path), String::new())) };
         call.meter.make(bytes.len() as u64 * 4 / 3)?;
@@ -104,16 +104,16 @@ fn base(path: &str) -> String {
 }
 
 /// Files of one name in several directories are one entry: the last one counts.
-fn yaml(call: &Call<'_>, entries: Vec<(String, String)>) -> Result {
+fn yaml(call: &FunctionCall<'_>, entries: Vec<(String, String)>) -> Result {
     let entries: BTreeMap<String, String> = entries.into_iter().collect();
     let entries = entries.into_iter().map(|(name, text)| (Key::new(&name), Value::from(text)));
     written(call, &Value::Map(kiln_value::Map::from_unique(entries.collect())))
 }
 
 /// A pattern for paths: `*` and `?` stay within a directory, `**` does not.
-struct Glob(Vec<Part>);
+struct Glob(Vec<GlobPart>);
 
-enum Part {
+enum GlobPart {
     Text(char),
     One,
     Many,
@@ -140,13 +140,13 @@ impl Glob {
             }
             characters.next();
             parts.push(match c {
-                '\\' => Part::Text(characters.next()?),
-                '?' => Part::One,
+                '\\' => GlobPart::Text(characters.next()?),
+                '?' => GlobPart::One,
                 '*' if characters.peek() == Some(&'*') => {
                     characters.next();
-                    Part::All
+                    GlobPart::All
                 }
-                '*' => Part::Many,
+                '*' => GlobPart::Many,
                 '[' => {
                     let negated = characters.next_if_eq(&'!').is_some();
                     let mut ranges = Vec::new();
@@ -164,7 +164,7 @@ impl Glob {
                         }
                         ranges.push((from, to));
                     }
-                    Part::Set { negated, ranges }
+                    GlobPart::Set { negated, ranges }
                 }
                 // Deeper nesting does not occur in charts, and would cost stack.
                 '{' if depth > 8 => return None,
@@ -177,45 +177,45 @@ impl Glob {
                             _ => break,
                         }
                     }
-                    Part::Either(either)
+                    GlobPart::Either(either)
                 }
-                c => Part::Text(c),
+                c => GlobPart::Text(c),
             });
         }
         Some(Glob(parts))
     }
 
-    fn matches(&self, call: &Call<'_>, path: &str) -> Result<bool> {
+    fn matches(&self, call: &FunctionCall<'_>, path: &str) -> Result<bool> {
         let path: Vec<char> = path.chars().collect();
-        let parts: Vec<&Part> = self.0.iter().collect();
+        let parts: Vec<&GlobPart> = self.0.iter().collect();
         matches(call, &parts, &path)
     }
 }
 
-fn matches(call: &Call<'_>, parts: &[&Part], path: &[char]) -> Result<bool> {
+fn matches(call: &FunctionCall<'_>, parts: &[&GlobPart], path: &[char]) -> Result<bool> {
     call.meter.step(1)?;
     let Some((first, rest)) = parts.split_first() else { return Ok(path.is_empty()) };
     let one = |fits: bool| -> Result<bool> { Ok(fits && matches(call, rest, &path[1..])?) };
     match first {
-        Part::Text(wanted) => one(path.first() == Some(wanted)),
-        Part::One => one(path.first().is_some_and(|c| *c != '/')),
-        Part::Set { negated, ranges } => one(path
+        GlobPart::Text(wanted) => one(path.first() == Some(wanted)),
+        GlobPart::One => one(path.first().is_some_and(|c| *c != '/')),
+        GlobPart::Set { negated, ranges } => one(path
             .first()
             .is_some_and(|c| ranges.iter().any(|(from, to)| from <= c && c <= to) != *negated)),
-        Part::Many | Part::All => {
+        GlobPart::Many | GlobPart::All => {
             for end in 0..=path.len() {
                 if matches(call, rest, &path[end..])? {
                     return Ok(true);
                 }
-                if matches!(first, Part::Many) && path.get(end) == Some(&'/') {
+                if matches!(first, GlobPart::Many) && path.get(end) == Some(&'/') {
                     break;
                 }
             }
             Ok(false)
         }
-        Part::Either(either) => {
+        GlobPart::Either(either) => {
             for one in either {
-                let joined: Vec<&Part> = one.0.iter().chain(rest.iter().copied()).collect();
+                let joined: Vec<&GlobPart> = one.0.iter().chain(rest.iter().copied()).collect();
                 if matches(call, &joined, path)? {
                     return Ok(true);
                 }

@@ -9,8 +9,8 @@ mod toml_read;
 use sha2::Digest as _;
 
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Map, Text};
-use crate::functions::{Call, Calls, Function, any, function, template, text};
+use crate::functions::ParameterType::{Any, Map, Text};
+use crate::functions::{Calls, FunctionCall, TemplateFunction, any, function, template, text};
 use crate::sprig::dicts;
 use crate::value::Dyn;
 
@@ -44,12 +44,12 @@ impl Lookup for NoLookup {
 }
 
 /// The tables of both versions. They replace functions of sprig.
-pub(crate) const TABLES: &[&[Function]] = &[TABLE, serial::TABLE];
+pub(crate) const TABLES: &[&[TemplateFunction]] = &[TABLE, serial::TABLE];
 
 /// What Helm 4 has besides.
-pub(crate) const ONLY_HELM_4: &[Function] = serial::ONLY_HELM_4;
+pub(crate) const ONLY_HELM_4: &[TemplateFunction] = serial::ONLY_HELM_4;
 
-const TABLE: &[Function] = &[
+const TABLE: &[TemplateFunction] = &[
     function("fail", &[Text], None, fail, "stops with a message"),
     function("getHostByName", &[Text], None, no_host, "nothing: templates do not use the network"),
     template("include", Calls::Template, "what a named template renders"),
@@ -79,13 +79,13 @@ const TABLE: &[Function] = &[
     template("tpl", Calls::Text, "what a text renders"),
 ];
 
-type Answer = std::result::Result<Dyn, Refusal>;
+type HelmResult = std::result::Result<Dyn, Refusal>;
 
-fn fail(_: &Call<'_>, a: &[Dyn]) -> Answer {
+fn fail(_: &FunctionCall<'_>, a: &[Dyn]) -> HelmResult {
     Err(Refusal::Stopped(text(a, 0).to_owned()))
 }
 
-fn required(_: &Call<'_>, a: &[Dyn]) -> Answer {
+fn required(_: &FunctionCall<'_>, a: &[Dyn]) -> HelmResult {
     match any(a, 1) {
         Dyn::Missing | Dyn::Nil => Err(Refusal::Stopped(text(a, 0).to_owned())),
         Dyn::Text(given) if given.is_empty() => Err(Refusal::Stopped(text(a, 0).to_owned())),
@@ -93,17 +93,17 @@ fn required(_: &Call<'_>, a: &[Dyn]) -> Answer {
     }
 }
 
-fn no_host(_: &Call<'_>, _: &[Dyn]) -> Answer {
+fn no_host(_: &FunctionCall<'_>, _: &[Dyn]) -> HelmResult {
     Ok("".into())
 }
 
-fn sha512sum(call: &Call<'_>, a: &[Dyn]) -> Answer {
+fn sha512sum(call: &FunctionCall<'_>, a: &[Dyn]) -> HelmResult {
     call.meter.make(128)?;
     let digest = sha2::Sha512::digest(text(a, 0));
     Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
 }
 
-fn lookup(call: &Call<'_>, a: &[Dyn]) -> Answer {
+fn lookup(call: &FunctionCall<'_>, a: &[Dyn]) -> HelmResult {
     let found = call.lookup.lookup(text(a, 0), text(a, 1), text(a, 2), text(a, 3))?;
     Ok(match found {
         kiln_value::Value::Null => Dyn::map([]),

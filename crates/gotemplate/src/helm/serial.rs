@@ -6,12 +6,12 @@ use kiln_yaml::ReadOptions;
 use super::{toml, toml_read};
 use crate::Numbers;
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Text};
-use crate::functions::{Call, Function, any, function, text};
+use crate::functions::ParameterType::{Any, Text};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, text};
 use crate::sprig::encoding::{json, json_syntax};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("fromJson", &[Text], None, from_json, "the map of a JSON text"),
     function("fromJsonArray", &[Text], None, from_json_array, "the list of a JSON text"),
     function("fromToml", &[Text], None, from_toml, "the map of a TOML text"),
@@ -22,7 +22,7 @@ pub(super) const TABLE: &[Function] = &[
     function("toYamlPretty", &[Any], None, to_yaml_pretty, "as YAML with indented lists"),
 ];
 
-pub(super) const ONLY_HELM_4: &[Function] = &[
+pub(super) const ONLY_HELM_4: &[TemplateFunction] = &[
     function("mustToToml", &[Any], None, must_to_toml, "as TOML"),
     function("mustToYaml", &[Any], None, must_to_yaml, "as YAML"),
 ];
@@ -30,7 +30,7 @@ pub(super) const ONLY_HELM_4: &[Function] = &[
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 /// A value as YAML without its last line end.
-pub(super) fn written(call: &Call<'_>, value: &Value) -> Result {
+pub(super) fn written(call: &FunctionCall<'_>, value: &Value) -> Result {
     let mut text = kiln_yaml::emit(value);
     call.meter.make(text.len() as u64)?;
     if text.ends_with('\n') {
@@ -39,19 +39,19 @@ pub(super) fn written(call: &Call<'_>, value: &Value) -> Result {
     Ok(text.into())
 }
 
-fn must_to_yaml(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn must_to_yaml(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     written(call, &json::value_of(any(a, 0), call.meter, 0)?)
 }
 
 /// What YAML cannot say is nothing.
-fn to_yaml(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_yaml(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     match must_to_yaml(call, a) {
         Err(Refusal::Failed(_)) => Ok("".into()),
         other => other,
     }
 }
 
-fn to_yaml_pretty(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_yaml_pretty(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let value = match json::value_of(any(a, 0), call.meter, 0) {
         Err(Refusal::Failed(_)) => return Ok("".into()),
         other => other?,
@@ -64,12 +64,12 @@ fn to_yaml_pretty(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(text.into())
 }
 
-fn must_to_toml(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn must_to_toml(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     toml::encode(any(a, 0), call.meter).map(Dyn::from)
 }
 
 /// Helm hands on what is wrong.
-fn to_toml(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_toml(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     match must_to_toml(call, a) {
         Err(Refusal::Failed(message)) => Ok(message.into()),
         other => other,
@@ -115,7 +115,7 @@ impl Wanted {
     }
 }
 
-fn read_yaml(call: &Call<'_>, a: &[Dyn], wanted: Wanted) -> Result {
+fn read_yaml(call: &FunctionCall<'_>, a: &[Dyn], wanted: Wanted) -> Result {
     let source = text(a, 0);
     call.meter.make(source.len() as u64 * 4)?;
     let read = kiln_yaml::read_bytes("", source.as_bytes(), ReadOptions::kustomization());
@@ -135,15 +135,15 @@ fn read_yaml(call: &Call<'_>, a: &[Dyn], wanted: Wanted) -> Result {
     Ok(wanted.or_error(read))
 }
 
-fn from_yaml(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn from_yaml(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     read_yaml(call, a, Wanted::Map)
 }
 
-fn from_yaml_array(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn from_yaml_array(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     read_yaml(call, a, Wanted::List)
 }
 
-fn read_json(call: &Call<'_>, a: &[Dyn], wanted: Wanted) -> Result {
+fn read_json(call: &FunctionCall<'_>, a: &[Dyn], wanted: Wanted) -> Result {
     let source = text(a, 0);
     call.meter.make(source.len() as u64 * 4)?;
     let read = value_json::parse(source)
@@ -151,15 +151,15 @@ fn read_json(call: &Call<'_>, a: &[Dyn], wanted: Wanted) -> Result {
     Ok(wanted.or_error(read.and_then(|value| wanted.checked(value))))
 }
 
-fn from_json(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn from_json(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     read_json(call, a, Wanted::Map)
 }
 
-fn from_json_array(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn from_json_array(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     read_json(call, a, Wanted::List)
 }
 
-fn from_toml(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn from_toml(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let source = text(a, 0);
     call.meter.make(source.len() as u64 * 4)?;
     Ok(match toml_read::parse(source) {

@@ -12,7 +12,7 @@ type Result<R> = std::result::Result<R, String>;
 /// The map of a TOML text, or what is wrong with it.
 pub(super) fn parse(source: &str) -> Result<Dyn> {
     let root = Map::own(Default::default());
-    let mut parser = Parser { rest: source, line: 1 };
+    let mut parser = TomlParser { rest: source, line: 1 };
     let mut table = root.clone();
     loop {
         parser.skip_lines();
@@ -36,12 +36,12 @@ pub(super) fn parse(source: &str) -> Result<Dyn> {
     }
 }
 
-struct Parser<'s> {
+struct TomlParser<'s> {
     rest: &'s str,
     line: usize,
 }
 
-impl Parser<'_> {
+impl TomlParser<'_> {
     fn error<R>(&self, message: impl std::fmt::Display) -> Result<R> {
         Err(format!("toml: line {}: {message}", self.line))
     }

@@ -9,11 +9,11 @@ use sha2::Sha256;
 
 use super::{encoding, random};
 use crate::error::Refusal;
-use crate::functions::Type::{Text, Uint32};
-use crate::functions::{Call, Function, function, int, text};
+use crate::functions::ParameterType::{Text, Uint32};
+use crate::functions::{FunctionCall, TemplateFunction, function, int, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("bcrypt", &[Text], None, bcrypt, "the bcrypt hash of a password"),
     function("decryptAES", &[Text, Text], None, decrypt, "what encryptAES made unreadable"),
     function(
@@ -34,7 +34,7 @@ const SLOW: u64 = 190_000;
 /// bcrypt's rounds, as a power of two.
 const COST: u32 = 10;
 
-fn hashed(call: &Call<'_>, password: &str) -> Result<String> {
+fn hashed(call: &FunctionCall<'_>, password: &str) -> Result<String> {
     call.meter.step(SLOW)?;
     let mut salt = [0; 16];
     random::fill(call, &mut salt)?;
@@ -43,11 +43,11 @@ fn hashed(call: &Call<'_>, password: &str) -> Result<String> {
         .map_err(|error| format!("failed to encrypt string with bcrypt: {error}").into())
 }
 
-fn bcrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn bcrypt(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     hashed(call, text(a, 0)).map(Dyn::from)
 }
 
-fn htpasswd(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn htpasswd(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let user = text(a, 0);
     if user.contains(':') {
         return Ok(format!("invalid username: {user}").into());
@@ -104,7 +104,7 @@ fn characters(letter: u8) -> &'static [u8] {
     }
 }
 
-fn derive_password(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn derive_password(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
     let counter = int(a, 0) as u32;
     let [form, password, user, site] = [1, 2, 3, 4].map(|at| text(a, at));
@@ -143,7 +143,7 @@ fn cipher(password: &str) -> Aes256 {
     Aes256::new(&key.into())
 }
 
-fn encrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn encrypt(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut plain = text(a, 1).as_bytes().to_vec();
     call.meter.make(plain.len() as u64 * 3)?;
     let padding = BLOCK - plain.len() % BLOCK;
@@ -164,7 +164,7 @@ fn encrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(STANDARD.encode(out).into())
 }
 
-fn decrypt(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn decrypt(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let encoded = text(a, 1);
     call.meter.make(encoded.len() as u64 * 2)?;
     if encoded.is_empty() {

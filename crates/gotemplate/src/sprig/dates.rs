@@ -8,11 +8,11 @@ use kiln_text::time::Zone;
 use kiln_text::{Duration, Time};
 
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Text, Time as TimeType};
-use crate::functions::{Call, Function, any, function, text};
+use crate::functions::ParameterType::{Any, Text, Time as TimeType};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("ago", &[Any], None, ago, "how long ago a time is"),
     function("date", &[Text, Any], None, date, "a time by a layout"),
     function("dateInZone", &[Text, Any, Text], None, date_in_zone, "a time by a layout in a zone"),
@@ -56,7 +56,7 @@ const HTML: &str = "2006-01-02";
 /// The zero time, the start of year 1.
 const ZERO: i64 = -62_135_596_800;
 
-fn present(call: &Call<'_>) -> Result<Time> {
+fn present(call: &FunctionCall<'_>) -> Result<Time> {
     let refused = || Refusal::Refused("there is no clock here".into(), "give the time as a value");
     let now = call.sources.now().ok_or_else(refused)?;
     let since = now.duration_since(UNIX_EPOCH).map_err(|_| refused())?;
@@ -64,12 +64,12 @@ fn present(call: &Call<'_>) -> Result<Time> {
     Time::from_unix(seconds, since.subsec_nanos()).ok_or_else(refused)
 }
 
-fn now(call: &Call<'_>, _: &[Dyn]) -> Result {
+fn now(call: &FunctionCall<'_>, _: &[Dyn]) -> Result {
     Ok(Dyn::Time(Rc::new(present(call)?)))
 }
 
 /// The time that a value means; sprig takes what is none for the present.
-fn time_of(call: &Call<'_>, value: &Dyn) -> Result<Time> {
+fn time_of(call: &FunctionCall<'_>, value: &Dyn) -> Result<Time> {
     match value {
         Dyn::Time(time) => Ok((**time).clone()),
         Dyn::Int(seconds) | Dyn::Int64(seconds) => {
@@ -92,59 +92,59 @@ fn zoned(time: &Time, zone: &str) -> Time {
     offset.map_or_else(|| time.utc(), |zone| time.in_zone(zone))
 }
 
-fn formatted(call: &Call<'_>, layout: &str, value: &Dyn, zone: &str) -> Result {
+fn formatted(call: &FunctionCall<'_>, layout: &str, value: &Dyn, zone: &str) -> Result {
     call.meter.make(layout.len() as u64 * 8)?;
     Ok(zoned(&time_of(call, value)?, zone).format(layout).into())
 }
 
-fn date(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn date(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     formatted(call, text(a, 0), any(a, 1), "Local")
 }
 
-fn date_in_zone(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn date_in_zone(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     formatted(call, text(a, 0), any(a, 1), text(a, 2))
 }
 
-fn html_date(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn html_date(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     formatted(call, HTML, any(a, 0), "Local")
 }
 
-fn html_date_in_zone(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn html_date_in_zone(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     formatted(call, HTML, any(a, 0), text(a, 1))
 }
 
-fn must_modify(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn must_modify(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let by = Duration::parse(text(a, 0)).map_err(|error| Refusal::from(error.to_string()))?;
     let Dyn::Time(time) = any(a, 1) else { return Ok(Dyn::Nil) };
     let later = time.checked_add(by).ok_or("the time is out of range")?;
     Ok(Dyn::Time(Rc::new(later)))
 }
 
-fn modify(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn modify(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(must_modify(call, a).unwrap_or_else(|_| any(a, 1).clone()))
 }
 
-fn must_to_date(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn must_to_date(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let time = Time::parse(text(a, 0), text(a, 1));
     let time = time.map_err(|error| Refusal::from(error.to_string()))?;
     Ok(Dyn::Time(Rc::new(time)))
 }
 
-fn to_date(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_date(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     must_to_date(call, a).or_else(|_| {
         let zero = Time::from_unix(ZERO, 0).ok_or("the time is out of range")?;
         Ok(Dyn::Time(Rc::new(zero)))
     })
 }
 
-fn unix_epoch(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn unix_epoch(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     match any(a, 0) {
         Dyn::Time(time) => Ok(time.unix().to_string().into()),
         _ => Ok("0".into()),
     }
 }
 
-fn ago(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn ago(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let since = present(call)?.since(&time_of(call, any(a, 0))?).as_nanos();
     let second = 1_000_000_000;
     let rounded = (since + since.signum() * second / 2) / second;
@@ -152,7 +152,7 @@ fn ago(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(duration.to_string().into())
 }
 
-fn duration(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn duration(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let seconds = match any(a, 0) {
         Dyn::Text(text) => text.parse().unwrap_or(0),
         Dyn::Int64(seconds) => *seconds,
@@ -162,7 +162,7 @@ fn duration(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Duration::from_nanos(nanos).to_string().into())
 }
 
-fn duration_round(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn duration_round(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let nanos = match any(a, 0) {
         Dyn::Text(text) => Duration::parse(text).map_or(0, Duration::as_nanos),
         Dyn::Int64(nanos) => *nanos,

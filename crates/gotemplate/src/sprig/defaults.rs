@@ -3,11 +3,11 @@
 use super::convert::is_empty;
 use super::encoding::json;
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Bool, Text};
-use crate::functions::{Call, Function, any, function, text};
+use crate::functions::ParameterType::{Any, Bool, Text};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("all", &[], Some(Any), all, "whether no value is empty"),
     function("any", &[], Some(Any), some, "whether a value is not empty"),
     function("coalesce", &[], Some(Any), coalesce, "the first value that is not empty"),
@@ -35,46 +35,46 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result = std::result::Result<Dyn, Refusal>;
 
-fn default(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn default(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(a.get(1).filter(|given| !is_empty(given)).unwrap_or(any(a, 0)).clone())
 }
 
-fn empty(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn empty(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(is_empty(any(a, 0)).into())
 }
 
-fn coalesce(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn coalesce(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(a.iter().find(|value| !is_empty(value)).cloned().unwrap_or(Dyn::Nil))
 }
 
-fn all(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn all(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(a.iter().all(|value| !is_empty(value)).into())
 }
 
-fn some(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn some(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(a.iter().any(|value| !is_empty(value)).into())
 }
 
-fn ternary(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn ternary(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(any(a, usize::from(!any(a, 2).is_true())).clone())
 }
 
-fn fail(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn fail(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Err(text(a, 0).into())
 }
 
-fn from_json(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn from_json(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     match json::parse(call, a) {
         Err(Refusal::Failed(_)) => Ok(Dyn::Nil),
         other => other,
     }
 }
 
-fn to_json(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_json(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     or_nothing(json::compact(call, a))
 }
 
-fn to_pretty_json(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_pretty_json(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     or_nothing(json::pretty(call, a))
 }
 

@@ -5,11 +5,11 @@ use kiln_value::Str;
 use super::convert::{is_empty, text_of};
 use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
-use crate::functions::Type::{Any, Map as MapType, Text};
-use crate::functions::{Call, Function, any, function, key, map, text};
+use crate::functions::ParameterType::{Any, Map as MapType, Text};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, key, map, text};
 use crate::value::{Dyn, Map};
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("dict", &[], Some(Any), dict, "a map of keys and values"),
     function("dig", &[], Some(Any), dig, "what lies under keys in maps, or a default"),
     function("get", &[MapType, Text], None, get, "the value under a key, or an empty text"),
@@ -41,7 +41,7 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
-fn dict(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn dict(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     call.meter.make(a.len() as u64 * 32)?;
     let mut entries = Vec::with_capacity(a.len() / 2 + 1);
     for pair in a.chunks(2) {
@@ -51,15 +51,15 @@ fn dict(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::map(entries))
 }
 
-fn get(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn get(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(map(a, 0).get(text(a, 1)).unwrap_or_else(|| "".into()))
 }
 
-fn has_key(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn has_key(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(map(a, 0).contains(text(a, 1)).into())
 }
 
-fn set(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn set(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let Dyn::Map(target) = any(a, 0) else {
         return Err("assignment to entry in nil map".into());
     };
@@ -67,14 +67,14 @@ fn set(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Map(target.clone()))
 }
 
-fn unset(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn unset(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let target = map(a, 0);
     target.remove(text(a, 1));
     Ok(Dyn::Map(target))
 }
 
 /// Sets a key, unless the value holds the map: nothing could print such a map.
-fn insert(call: &Call<'_>, target: &Map, key: Str, value: Dyn) -> Result<()> {
+fn insert(call: &FunctionCall<'_>, target: &Map, key: Str, value: Dyn) -> Result<()> {
     let mut pending = vec![value.clone()];
     while let Some(part) = pending.pop() {
         call.meter.step(1)?;
@@ -95,7 +95,7 @@ fn insert(call: &Call<'_>, target: &Map, key: Str, value: Dyn) -> Result<()> {
     Ok(())
 }
 
-fn keys(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn keys(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut all = Vec::new();
     for at in 0..a.len() {
         let keys = map(a, at).keys();
@@ -105,20 +105,20 @@ fn keys(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::texts(all))
 }
 
-fn values(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn values(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let entries = map(a, 0).entries();
     call.meter.make(entries.len() as u64 * 16)?;
     Ok(Dyn::list(entries.into_iter().map(|(_, value)| value).collect()))
 }
 
-fn pick(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn pick(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let source = map(a, 0);
     call.meter.make(a.len() as u64 * 32)?;
     let names = (1..a.len()).map(|at| text(a, at));
     Ok(Dyn::map(names.filter_map(|name| Some((key(name), source.get(name)?)))))
 }
 
-fn omit(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn omit(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let entries = map(a, 0).entries();
     call.meter.make(entries.len() as u64 * 32)?;
     call.meter.step((entries.len() * a.len()) as u64 / 8)?;
@@ -126,12 +126,12 @@ fn omit(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::map(entries.into_iter().filter(|(name, _)| !omitted(name))))
 }
 
-fn pluck(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn pluck(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let found = (1..a.len()).filter_map(|at| map(a, at).get(text(a, 0)));
     Ok(Dyn::list(found.collect()))
 }
 
-fn dig(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn dig(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let [path @ .., otherwise, root] = a else {
         return Err("dig needs at least three arguments".into());
     };
@@ -175,20 +175,20 @@ enum Overwrite {
     Always,
 }
 
-fn merge(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn merge(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     merged(call, a, Overwrite::Never)
 }
 
-fn overwrite(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn overwrite(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     merged(call, a, Overwrite::ButForMaps)
 }
 
 /// As Helm's sprig has it.
-pub(crate) fn overwrite_all(call: &Call<'_>, a: &[Dyn]) -> Result {
+pub(crate) fn overwrite_all(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     merged(call, a, Overwrite::Always)
 }
 
-fn merged(call: &Call<'_>, a: &[Dyn], overwrite: Overwrite) -> Result {
+fn merged(call: &FunctionCall<'_>, a: &[Dyn], overwrite: Overwrite) -> Result {
     let target = map(a, 0);
     for at in 1..a.len() {
         merge_into(call, &target, &map(a, at), overwrite, 0)?;
@@ -197,7 +197,7 @@ fn merged(call: &Call<'_>, a: &[Dyn], overwrite: Overwrite) -> Result {
 }
 
 fn merge_into(
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
     target: &Map,
     source: &Map,
     overwrite: Overwrite,

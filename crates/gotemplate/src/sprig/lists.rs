@@ -4,11 +4,11 @@ use super::convert;
 use super::convert::{int_of, is_empty, texts_of};
 use super::encoding::json;
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Int};
-use crate::functions::{Call, Function, any, function, int};
-use crate::value::{Dyn, Elem, List};
+use crate::functions::ParameterType::{Any, Int};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, int};
+use crate::value::{Dyn, Elem, TemplateList};
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("append", &[Any, Any], None, append, "a list with one more element"),
     function("chunk", &[Int, Any], None, chunk, "a list in parts of so many elements"),
     function("compact", &[Any], None, compact, "a list without empty elements"),
@@ -46,7 +46,7 @@ pub(super) const TABLE: &[Function] = &[
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
 /// The list, or sprig's words for anything else.
-fn items<'a>(call: &Call<'_>, value: &'a Dyn, problem: &str) -> Result<&'a List> {
+fn items<'a>(call: &FunctionCall<'_>, value: &'a Dyn, problem: &str) -> Result<&'a TemplateList> {
     match value {
         Dyn::List(list) => {
             // Most functions copy the elements.
@@ -61,26 +61,26 @@ fn items<'a>(call: &Call<'_>, value: &'a Dyn, problem: &str) -> Result<&'a List>
     }
 }
 
-fn list(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn list(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     call.meter.make(a.len() as u64 * 16)?;
     Ok(Dyn::list(a.to_vec()))
 }
 
-fn append(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn append(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot push on type")?;
     let mut all = list.items().to_vec();
     all.push(any(a, 1).clone());
     Ok(Dyn::list(all))
 }
 
-fn prepend(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn prepend(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot prepend on type")?;
     let mut all = vec![any(a, 1).clone()];
     all.extend_from_slice(list.items());
     Ok(Dyn::list(all))
 }
 
-fn concat(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn concat(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut all = Vec::new();
     for value in a {
         match value {
@@ -99,38 +99,38 @@ fn concat(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::list(all))
 }
 
-fn first(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn first(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot find first on type")?;
     Ok(list.items().first().cloned().unwrap_or(Dyn::Nil))
 }
 
-fn last(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn last(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot find last on type")?;
     Ok(list.items().last().cloned().unwrap_or(Dyn::Nil))
 }
 
-fn rest(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn rest(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot find rest on type")?;
     Ok(Dyn::list(list.items().get(1..).unwrap_or_default().to_vec()))
 }
 
-fn initial(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn initial(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot find initial on type")?;
     let all = list.items();
     Ok(Dyn::list(all[..all.len().saturating_sub(1)].to_vec()))
 }
 
-fn reverse(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn reverse(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot find reverse on type")?;
     Ok(Dyn::list(list.items().iter().rev().cloned().collect()))
 }
 
-fn compact(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn compact(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot compact on type")?;
     Ok(Dyn::list(list.items().iter().filter(|item| !is_empty(item)).cloned().collect()))
 }
 
-fn contained(call: &Call<'_>, all: &[Dyn], wanted: &Dyn) -> Result<bool> {
+fn contained(call: &FunctionCall<'_>, all: &[Dyn], wanted: &Dyn) -> Result<bool> {
     for item in all {
         if json::equal(item, wanted, call.meter, 0)? {
             return Ok(true);
@@ -139,7 +139,7 @@ fn contained(call: &Call<'_>, all: &[Dyn], wanted: &Dyn) -> Result<bool> {
     Ok(false)
 }
 
-fn uniq(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn uniq(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot find uniq on type")?;
     let mut kept: Vec<Dyn> = Vec::new();
     for item in list.items() {
@@ -150,7 +150,7 @@ fn uniq(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::list(kept))
 }
 
-fn without(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn without(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "Cannot find without on type")?;
     let mut kept = Vec::new();
     for item in list.items() {
@@ -161,7 +161,7 @@ fn without(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::list(kept))
 }
 
-fn has(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn has(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let haystack = any(a, 1);
     if haystack.is_nil() {
         return Ok(false.into());
@@ -170,7 +170,7 @@ fn has(call: &Call<'_>, a: &[Dyn]) -> Result {
     contained(call, list.items(), any(a, 0)).map(Dyn::from)
 }
 
-fn slice(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn slice(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 0), "list should be type of slice or array but")?;
     let all = list.items();
     if all.is_empty() {
@@ -186,7 +186,7 @@ fn slice(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::list_of(list.elem, part.to_vec()))
 }
 
-fn chunk(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn chunk(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let list = items(call, any(a, 1), "Cannot chunk type")?;
     let size = usize::try_from(int(a, 0)).ok().filter(|size| *size > 0);
     let size = size.ok_or("the size of a chunk must be positive")?;
@@ -194,7 +194,7 @@ fn chunk(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::list_of(Elem::Lists, chunks.collect()))
 }
 
-fn sort_alpha(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn sort_alpha(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut texts = match any(a, 0) {
         value @ Dyn::List(_) => texts_of(value, call.meter)?,
         other => vec![convert::text_of(other, call.meter)?],

@@ -17,10 +17,10 @@ mod strings;
 mod urls;
 mod versions;
 
-use crate::functions::Function;
+use crate::functions::TemplateFunction;
 
 /// All tables. A name is in one of them only.
-pub(crate) const TABLES: &[&[Function]] = &[
+pub(crate) const TABLES: &[&[TemplateFunction]] = &[
     strings::TABLE,
     defaults::TABLE,
     math::TABLE,

@@ -4,11 +4,11 @@ use kiln_text::path;
 
 use super::urls;
 use crate::error::Refusal;
-use crate::functions::Type::{Map, Text};
-use crate::functions::{Call, Function, function, text};
+use crate::functions::ParameterType::{Map, Text};
+use crate::functions::{FunctionCall, TemplateFunction, function, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("base", &[Text], None, base, "the last part of a path"),
     function("clean", &[Text], None, clean, "the shortest path to the same place"),
     function("dir", &[Text], None, dir, "a path without its last part"),
@@ -25,7 +25,7 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result = std::result::Result<Dyn, Refusal>;
 
-fn base(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn base(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let path = text(a, 0);
     let trimmed = path.trim_end_matches('/');
     Ok(match (path.is_empty(), trimmed.rsplit('/').next()) {
@@ -35,21 +35,21 @@ fn base(_: &Call<'_>, a: &[Dyn]) -> Result {
     })
 }
 
-fn dir(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn dir(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let path = text(a, 0);
     let end = path.rfind('/').map_or(0, |slash| slash + 1);
     Ok(path::clean(&path[..end]).into())
 }
 
-fn ext(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn ext(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let name = text(a, 0).rsplit('/').next().unwrap_or_default();
     Ok(name.rfind('.').map_or("", |dot| &name[dot..]).into())
 }
 
-fn is_abs(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn is_abs(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(text(a, 0).starts_with('/').into())
 }
 
-fn clean(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn clean(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(path::clean(text(a, 0)).into())
 }

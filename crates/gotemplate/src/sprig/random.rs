@@ -4,11 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::error::Refusal;
-use crate::functions::Type::{Int, Text};
-use crate::functions::{Call, Function, function, int, text};
+use crate::functions::ParameterType::{Int, Text};
+use crate::functions::{FunctionCall, TemplateFunction, function, int, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("randAlpha", &[Int], None, alpha, "random letters"),
     function("randAlphaNum", &[Int], None, alpha_num, "random letters and digits"),
     function("randAscii", &[Int], None, ascii, "random printable characters"),
@@ -27,7 +27,7 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
-fn bits(call: &Call<'_>) -> Result<u64> {
+fn bits(call: &FunctionCall<'_>) -> Result<u64> {
     call.meter.step(1)?;
     call.sources.random().ok_or_else(|| {
         Refusal::Refused(
@@ -37,7 +37,7 @@ fn bits(call: &Call<'_>) -> Result<u64> {
     })
 }
 
-pub(super) fn fill(call: &Call<'_>, bytes: &mut [u8]) -> Result<()> {
+pub(super) fn fill(call: &FunctionCall<'_>, bytes: &mut [u8]) -> Result<()> {
     for chunk in bytes.chunks_mut(8) {
         let random = bits(call)?.to_le_bytes();
         chunk.copy_from_slice(&random[..chunk.len()]);
@@ -46,11 +46,11 @@ pub(super) fn fill(call: &Call<'_>, bytes: &mut [u8]) -> Result<()> {
 }
 
 /// A number below `end`.
-fn below(call: &Call<'_>, end: u64) -> Result<u64> {
+fn below(call: &FunctionCall<'_>, end: u64) -> Result<u64> {
     Ok(u64::try_from((u128::from(bits(call)?) * u128::from(end)) >> 64).unwrap_or(0))
 }
 
-fn characters(call: &Call<'_>, a: &[Dyn], set: &[u8]) -> Result {
+fn characters(call: &FunctionCall<'_>, a: &[Dyn], set: &[u8]) -> Result {
     let count = u64::try_from(int(a, 0)).unwrap_or(0);
     call.meter.make(count)?;
     let mut out = String::new();
@@ -61,24 +61,24 @@ fn characters(call: &Call<'_>, a: &[Dyn], set: &[u8]) -> Result {
     Ok(out.into())
 }
 
-fn alpha_num(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn alpha_num(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     characters(call, a, b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
 }
 
-fn alpha(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn alpha(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     characters(call, a, b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 }
 
-fn numeric(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn numeric(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     characters(call, a, b"0123456789")
 }
 
-fn ascii(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn ascii(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let printable: Vec<u8> = (b' '..=b'~').collect();
     characters(call, a, &printable)
 }
 
-fn rand_bytes(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn rand_bytes(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let count =
         usize::try_from(int(a, 0)).map_err(|_| "runtime error: makeslice: len out of range")?;
     call.meter.make((count as u64).saturating_mul(3))?;
@@ -87,7 +87,7 @@ fn rand_bytes(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(STANDARD.encode(bytes).into())
 }
 
-fn rand_int(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn rand_int(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let (from, to) = (int(a, 0), int(a, 1));
     if to <= from {
         return Err("invalid argument to Intn".into());
@@ -96,7 +96,7 @@ fn rand_int(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int(from.wrapping_add(offset as i64)))
 }
 
-fn shuffle(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn shuffle(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut chars: Vec<char> = text(a, 0).chars().collect();
     for last in (1..chars.len()).rev() {
         let other = below(call, last as u64 + 1)?;
@@ -105,7 +105,7 @@ fn shuffle(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(chars.into_iter().collect::<String>().into())
 }
 
-fn uuid(call: &Call<'_>, _: &[Dyn]) -> Result {
+fn uuid(call: &FunctionCall<'_>, _: &[Dyn]) -> Result {
     let mut bytes = [0; 16];
     fill(call, &mut bytes)?;
     bytes[6] = bytes[6] & 0x0F | 0x40;

@@ -2,11 +2,11 @@
 
 use super::encoding::json;
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Text};
-use crate::functions::{Call, Function, any, function, text};
+use crate::functions::ParameterType::{Any, Text};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function(
         "deepEqual",
         &[Any, Any],
@@ -29,27 +29,27 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result = std::result::Result<Dyn, Refusal>;
 
-fn type_of(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn type_of(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(any(a, 0).type_name().into())
 }
 
-fn kind_of(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn kind_of(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(any(a, 0).kind_name().into())
 }
 
-fn type_is(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn type_is(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok((text(a, 0) == any(a, 1).type_name()).into())
 }
 
-fn type_is_like(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn type_is_like(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let found = any(a, 1).type_name();
     Ok((text(a, 0) == found.strip_prefix('*').unwrap_or(found) || text(a, 0) == found).into())
 }
 
-fn kind_is(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn kind_is(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok((text(a, 0) == any(a, 1).kind_name()).into())
 }
 
-fn deep_equal(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn deep_equal(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     json::equal(any(a, 0), any(a, 1), call.meter, 0).map(Dyn::from)
 }

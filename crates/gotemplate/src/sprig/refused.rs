@@ -1,11 +1,11 @@
 //! What sprig has and Kiln refuses: the network, and the making of keys and certificates.
 
 use crate::error::Refusal;
-use crate::functions::Type::{Any, Text};
-use crate::functions::{Call, Function, function, text};
+use crate::functions::ParameterType::{Any, Text};
+use crate::functions::{FunctionCall, TemplateFunction, function, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("buildCustomCert", &[], Some(Any), keys, "refused: certificates are made outside"),
     function("genCA", &[], Some(Any), keys, "refused: certificates are made outside"),
     function("genCAWithKey", &[], Some(Any), keys, "refused: certificates are made outside"),
@@ -31,20 +31,20 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result = std::result::Result<Dyn, Refusal>;
 
-fn keys(_: &Call<'_>, _: &[Dyn]) -> Result {
+fn keys(_: &FunctionCall<'_>, _: &[Dyn]) -> Result {
     Err(Refusal::Refused(
         "keys and certificates are not made while rendering".into(),
         "make them once, and give them as values",
     ))
 }
 
-fn private_key(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn private_key(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     match text(a, 0) {
         "rsa" | "dsa" | "ecdsa" | "ed25519" | "" => keys(call, a),
         other => Ok(format!("Unknown type {other}").into()),
     }
 }
 
-fn network(_: &Call<'_>, _: &[Dyn]) -> Result {
+fn network(_: &FunctionCall<'_>, _: &[Dyn]) -> Result {
     Err(Refusal::Refused("templates do not use the network".into(), "give the address as a value"))
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use kiln_text::quote::quote;
 
 use crate::error::Refusal;
-use crate::functions::{Call, key, map, text};
+use crate::functions::{FunctionCall, key, map, text};
 use crate::value::Dyn;
 
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
@@ -23,7 +23,7 @@ struct Url {
     fragment: String,
 }
 
-pub(super) fn parse(_: &Call<'_>, a: &[Dyn]) -> Result {
+pub(super) fn parse(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let address = text(a, 0);
     let url = Url::parse(address).map_err(|problem| {
         Refusal::from(format!("unable to parse url: parse {}: {problem}", quote(address)))
@@ -41,7 +41,7 @@ pub(super) fn parse(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::map(parts.into_iter().map(|(name, part)| (key(name), Dyn::from(part)))))
 }
 
-pub(super) fn join(_: &Call<'_>, a: &[Dyn]) -> Result {
+pub(super) fn join(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let parts = map(a, 0);
     let part = |name: &str| match parts.get(name) {
         None => Ok(String::new()),

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use kiln_gotemplate::{
-    AmbientSources, Environment, FunctionSet, Limits, MissingKey, Options, Template,
+    AmbientSources, FunctionSet, MissingKey, Template, TemplateEnvironment, TemplateLimits,
+    TemplateOptions,
 };
 use kiln_testkit::{Case, Expected};
 use kiln_value::Value;
@@ -74,9 +75,9 @@ fn render(source: &str, data: &Value, case: &Case) -> Result<String, String> {
         Some("missingkey=zero") => MissingKey::Zero,
         Some(other) => panic!("{}: no option is called {other}", case.place()),
     };
-    let options = Options { functions, missing_key, ..Options::default() };
+    let options = TemplateOptions { functions, missing_key, ..TemplateOptions::default() };
     let sources = Fixed(std::cell::Cell::new(1));
-    let environment = Environment { sources: &sources, limits: Limits::default() };
+    let environment = TemplateEnvironment { sources: &sources, limits: TemplateLimits::default() };
     Template::parse("main", source, &options)
         .and_then(|template| template.render(data, &environment))
         .map_err(|error| error.go_text())

@@ -1,13 +1,15 @@
 //! Templates that want too much: a clear error, inside the budget, on a small stack.
 
-use kiln_gotemplate::{Environment, Error, ErrorKind, FunctionSet, Limits, Options, Template};
+use kiln_gotemplate::{
+    Error, ErrorKind, FunctionSet, Template, TemplateEnvironment, TemplateLimits, TemplateOptions,
+};
 use kiln_value::{Value, value};
 
 fn render(source: &str, data: &Value) -> Result<String, Error> {
-    let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
-    let limits = Limits { bytes: 4 << 20, steps: 600_000, ..Limits::default() };
+    let options = TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
+    let limits = TemplateLimits { bytes: 4 << 20, steps: 600_000, ..TemplateLimits::default() };
     Template::parse("main", source, &options)?
-        .render(data, &Environment { limits, ..Environment::default() })
+        .render(data, &TemplateEnvironment { limits, ..TemplateEnvironment::default() })
 }
 
 /// Runs on a stack of two megabytes.
@@ -61,7 +63,7 @@ fn what_wants_too_much_is_stopped() {
 #[test]
 fn whatever_looks_at_text_pays_by_its_length() {
     let data = value!({"t": "1".repeat(200_000), "one": "1"});
-    let limits = Limits { steps: 10_000, ..Limits::default() };
+    let limits = TemplateLimits { steps: 10_000, ..TemplateLimits::default() };
     for source in [
         "{{ len .t }}",
         "{{ contains .one .t }}",
@@ -83,9 +85,10 @@ fn whatever_looks_at_text_pays_by_its_length() {
         "{{ semver .t }}",
         "{{ list .t | sortAlpha | len }}",
     ] {
-        let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+        let options =
+            TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
         let template = Template::parse("main", source, &options).unwrap();
-        let environment = Environment { limits, ..Environment::default() };
+        let environment = TemplateEnvironment { limits, ..TemplateEnvironment::default() };
         let error = template.render(&data, &environment).expect_err(source);
         assert!(error.to_string().contains("more than 10000 steps"), "{source}: {error}");
     }
@@ -95,10 +98,11 @@ fn whatever_looks_at_text_pays_by_its_length() {
 fn deep_values_are_made_and_dropped_without_a_stack() {
     small_stack(|| {
         let source = r#"{{ $x := list }}{{ range until 30000 }}{{ $x = list $x }}{{ end }}{{ $d := dict }}{{ range until 3000 }}{{ $n := dict }}{{ $_ := set $n "d" $d }}{{ $d = $n }}{{ end }}{{ len $x }}{{ len $d }}"#;
-        let limits = Limits { steps: 10_000_000, ..Limits::default() };
-        let options = Options { functions: FunctionSet::Sprig, ..Options::default() };
+        let limits = TemplateLimits { steps: 10_000_000, ..TemplateLimits::default() };
+        let options =
+            TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() };
         let template = Template::parse("main", source, &options).unwrap();
-        let environment = Environment { limits, ..Environment::default() };
+        let environment = TemplateEnvironment { limits, ..TemplateEnvironment::default() };
         assert_eq!(template.render(&Value::Null, &environment).unwrap(), "11");
     });
 }
@@ -139,16 +143,16 @@ fn what_the_caller_does_not_supply_is_refused() {
 
 #[test]
 fn fields_are_all_there_is() {
-    use kiln_gotemplate::{Field, Numbers};
+    use kiln_gotemplate::{Numbers, TemplateField};
     let target = value!({"n": 3});
     let parts = value!([0]);
     let fields = [
-        Field { name: "Target", value: &target, numbers: Numbers::Floats },
-        Field { name: "Parts", value: &parts, numbers: Numbers::Integers },
+        TemplateField { name: "Target", value: &target, numbers: Numbers::Floats },
+        TemplateField { name: "Parts", value: &parts, numbers: Numbers::Integers },
     ];
     let run = |source: &str| {
-        let template = Template::parse("t", source, &Options::default()).unwrap();
-        template.render_fields(&fields, &Environment::default()).map(|made| made.text)
+        let template = Template::parse("t", source, &TemplateOptions::default()).unwrap();
+        template.render_fields(&fields, &TemplateEnvironment::default()).map(|made| made.text)
     };
     assert_eq!(
         run("{{ .Target.n }} {{ index .Parts 0 }} {{ .Target.no }}").unwrap(),

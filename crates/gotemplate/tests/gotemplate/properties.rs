@@ -1,16 +1,18 @@
 //! What holds for every template and every value.
 
-use kiln_gotemplate::{Environment, FunctionSet, Limits, Numbers, Options, Template, functions};
+use kiln_gotemplate::{
+    FunctionSet, Numbers, Template, TemplateEnvironment, TemplateLimits, TemplateOptions, functions,
+};
 use kiln_value::{Value, json, value};
 use proptest::prelude::*;
 
-fn environment() -> Environment<'static> {
-    let limits = Limits { steps: 20_000, bytes: 1 << 18, ..Limits::default() };
-    Environment { limits, ..Environment::default() }
+fn environment() -> TemplateEnvironment<'static> {
+    let limits = TemplateLimits { steps: 20_000, bytes: 1 << 18, ..TemplateLimits::default() };
+    TemplateEnvironment { limits, ..TemplateEnvironment::default() }
 }
 
-fn options() -> Options {
-    Options { functions: FunctionSet::Sprig, ..Options::default() }
+fn options() -> TemplateOptions {
+    TemplateOptions { functions: FunctionSet::Sprig, ..TemplateOptions::default() }
 }
 
 fn values() -> impl Strategy<Value = Value> {
@@ -32,7 +34,8 @@ fn values() -> impl Strategy<Value = Value> {
 
 /// Pieces that make templates rather than noise.
 fn templates() -> impl Strategy<Value = String> {
-    let names = functions::functions(FunctionSet::Sprig).into_iter().map(functions::Function::name);
+    let names =
+        functions::functions(FunctionSet::Sprig).into_iter().map(functions::TemplateFunction::name);
     let names: Vec<&'static str> = names.collect();
     let piece = prop_oneof![
         Just("{{ ".to_owned()),
@@ -62,7 +65,8 @@ fn templates() -> impl Strategy<Value = String> {
 
 /// A call of a function with some arguments.
 fn calls() -> impl Strategy<Value = String> {
-    let names = functions::functions(FunctionSet::Sprig).into_iter().map(functions::Function::name);
+    let names =
+        functions::functions(FunctionSet::Sprig).into_iter().map(functions::TemplateFunction::name);
     // They are slow on purpose.
     let slow = ["derivePassword", "bcrypt", "htpasswd"];
     let names: Vec<&'static str> = names.filter(|name| !slow.contains(name)).collect();
@@ -122,7 +126,7 @@ proptest! {
 
     #[test]
     fn json_comes_back(data in values()) {
-        let options = Options { numbers: Numbers::Integers, ..options() };
+        let options = TemplateOptions { numbers: Numbers::Integers, ..options() };
         let template = Template::parse("t", "{{ toJson . }}", &options).unwrap();
         let text = template.render(&data, &environment()).unwrap();
         prop_assert_eq!(text, json::to_go_string(&data));
@@ -169,9 +173,9 @@ proptest! {
 
     #[test]
     fn what_comes_from_the_data_is_marked(source in piped_calls(), a in marked_values(), b in marked_values()) {
-        use kiln_gotemplate::Field;
+        use kiln_gotemplate::TemplateField;
         let fields = [("a", &a), ("b", &b)]
-            .map(|(name, value)| Field { name, value, numbers: Numbers::Floats });
+            .map(|(name, value)| TemplateField { name, value, numbers: Numbers::Floats });
         let Ok(template) = Template::parse("t", &source, &options()) else { return Ok(()) };
         let Ok(made) = template.render_fields(&fields, &environment()) else { return Ok(()) };
         let mut end = 0;
@@ -187,9 +191,9 @@ proptest! {
 
 #[test]
 fn the_texts_of_a_template_keep_apart_from_those_of_the_data() {
-    use kiln_gotemplate::Field;
+    use kiln_gotemplate::TemplateField;
     let data = value!({"v": "ж\nж", "q": "ж\"", "n": 5});
-    let fields = [Field { name: "D", value: &data, numbers: Numbers::Floats }];
+    let fields = [TemplateField { name: "D", value: &data, numbers: Numbers::Floats }];
     // Brackets around what is marked.
     for (source, shown) in [
         ("a: {{ .D.v }}!", "a: [ж\nж]!"),

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use kiln_gotemplate::{
-    AmbientSources, Environment, ErrorKind, FunctionSet, Limits, MissingKey, Options, Template,
+    AmbientSources, ErrorKind, FunctionSet, MissingKey, Template, TemplateEnvironment,
+    TemplateLimits, TemplateOptions,
 };
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::Value;
@@ -56,9 +57,9 @@ fn run(corpus: &Value, case: &Value) -> Result<(), String> {
         Some("missingkey=zero") => MissingKey::Zero,
         _ => MissingKey::Default,
     };
-    let options = Options { functions, missing_key, ..Options::default() };
+    let options = TemplateOptions { functions, missing_key, ..TemplateOptions::default() };
     let sources = Fixed(std::cell::Cell::new(1));
-    let environment = Environment { sources: &sources, limits: Limits::default() };
+    let environment = TemplateEnvironment { sources: &sources, limits: TemplateLimits::default() };
     let result = Template::parse("main", source, &options)
         .and_then(|template| template.render(data, &environment));
     match (result, case.str_at(["output"]), case.str_at(["error"])) {

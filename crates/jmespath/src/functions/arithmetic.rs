@@ -6,12 +6,12 @@ use kiln_text::quantity::OutOfRange;
 use kiln_text::{Duration, Quantity, float};
 use kiln_value::Value;
 
-use super::{ANY, ARRAY, Arguments, Function, NUMBER, Parameter, function, parameter};
+use super::{ANY, ARRAY, Arguments, JmesPathFunction, NUMBER, Parameter, function, parameter};
 use crate::eval::EvalFault;
 
 const OPERANDS: &[Parameter] = &[parameter("a", ANY), parameter("b", ANY)];
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function(
         "add",
         OPERANDS,

@@ -4,13 +4,13 @@ use kiln_value::{Key, Map, Value, json};
 use kiln_yaml::ReadOptions;
 
 use super::matching::short_number;
-use super::{ANY, ARRAY, Arguments, Function, STRING, Type, function, parameter};
+use super::{ANY, ARRAY, ArgumentType, Arguments, JmesPathFunction, STRING, function, parameter};
 use crate::eval::{EvalFault, sorted};
 use crate::number;
 
-const CONTAINER: &[Type] = &[Type::Object, Type::Array];
+const CONTAINER: &[ArgumentType] = &[ArgumentType::Object, ArgumentType::Array];
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function(
         "items",
         &[

@@ -8,10 +8,10 @@ use sha1::Sha1;
 use sha2::Sha256;
 use sha2::digest::Digest;
 
-use super::{Arguments, Function, STRING, function, parameter};
+use super::{Arguments, JmesPathFunction, STRING, function, parameter};
 use crate::eval::EvalFault;
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function(
         "base64_decode",
         &[parameter("text", STRING)],

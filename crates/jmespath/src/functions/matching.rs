@@ -6,13 +6,13 @@ use kiln_text::regex::{Generator, OutputTooLarge, Regex};
 use kiln_text::{float, semver, wildcard};
 use kiln_value::Value;
 
-use super::{Arguments, Function, OBJECT, STRING, Type, function, parameter};
+use super::{ArgumentType, Arguments, JmesPathFunction, OBJECT, STRING, function, parameter};
 use crate::eval::EvalFault;
 
 /// Numbers are matched by their text.
-const TEXT: &[Type] = &[Type::String, Type::Number];
+const TEXT: &[ArgumentType] = &[ArgumentType::String, ArgumentType::Number];
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function(
         "label_match",
         &[parameter("wanted", OBJECT), parameter("labels", OBJECT)],

@@ -27,13 +27,13 @@ use crate::AmbientSources;
 use crate::error::{Error, ErrorKind};
 use crate::eval::{EvalFault, EvalOutcome, SearchRun};
 use crate::number;
-use crate::tree::{Call, Node, NodeId, Tree};
+use crate::tree::{JmesPathCall, JmesPathNode, NodeId, Tree};
 use crate::weight;
 
 /// A type that an argument may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Type {
+pub enum ArgumentType {
     /// Any value, also null and one that is missing.
     Any,
     String,
@@ -51,20 +51,20 @@ pub enum Type {
     Expression,
 }
 
-impl Type {
+impl ArgumentType {
     fn accepts(self, argument: &Argument<'_>) -> bool {
         match argument {
-            Argument::Reference(_) => self == Type::Expression,
+            Argument::Reference(_) => self == ArgumentType::Expression,
             Argument::Value(value) => match (self, &**value) {
-                (Type::Any, _)
-                | (Type::String, Value::String(_))
-                | (Type::Number, Value::Number(_))
-                | (Type::Array, Value::List(_))
-                | (Type::Object, Value::Map(_)) => true,
-                (Type::Numbers, Value::List(list)) => {
+                (ArgumentType::Any, _)
+                | (ArgumentType::String, Value::String(_))
+                | (ArgumentType::Number, Value::Number(_))
+                | (ArgumentType::Array, Value::List(_))
+                | (ArgumentType::Object, Value::Map(_)) => true,
+                (ArgumentType::Numbers, Value::List(list)) => {
                     list.iter().all(|element| matches!(element, Value::Number(_)))
                 }
-                (Type::Strings, Value::List(list)) => {
+                (ArgumentType::Strings, Value::List(list)) => {
                     list.iter().all(|element| matches!(element, Value::String(_)))
                 }
                 _ => false,
@@ -73,17 +73,17 @@ impl Type {
     }
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for ArgumentType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Type::Any => "any",
-            Type::String => "string",
-            Type::Number => "number",
-            Type::Array => "array",
-            Type::Numbers => "array of numbers",
-            Type::Strings => "array of strings",
-            Type::Object => "object",
-            Type::Expression => "&expression",
+            ArgumentType::Any => "any",
+            ArgumentType::String => "string",
+            ArgumentType::Number => "number",
+            ArgumentType::Array => "array",
+            ArgumentType::Numbers => "array of numbers",
+            ArgumentType::Strings => "array of strings",
+            ArgumentType::Object => "object",
+            ArgumentType::Expression => "&expression",
         })
     }
 }
@@ -93,7 +93,7 @@ impl fmt::Display for Type {
 pub struct Parameter {
     /// What it is called in the documentation.
     pub name: &'static str,
-    pub types: &'static [Type],
+    pub types: &'static [ArgumentType],
 }
 
 /// How many arguments a function takes.
@@ -108,13 +108,13 @@ enum Arity {
 }
 
 /// The compiled form of a regular expression that does not change, or why there is none.
-pub(crate) type Pattern = OnceLock<Result<Regex, String>>;
+pub(crate) type CachedRegex = OnceLock<Result<Regex, String>>;
 
 type FunctionBody = fn(&Arguments<'_>) -> Result<Value, EvalFault>;
 
 /// A function that expressions can call. `Display` gives its signature.
 #[derive(Clone, Copy)]
-pub struct Function {
+pub struct JmesPathFunction {
     name: &'static str,
     parameters: &'static [Parameter],
     arity: Arity,
@@ -125,7 +125,7 @@ pub struct Function {
     run: FunctionBody,
 }
 
-impl Function {
+impl JmesPathFunction {
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -155,7 +155,7 @@ impl Function {
     }
 }
 
-impl fmt::Display for Function {
+impl fmt::Display for JmesPathFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}(", self.name)?;
         for (at, parameter) in self.parameters.iter().enumerate() {
@@ -167,13 +167,13 @@ impl fmt::Display for Function {
     }
 }
 
-impl fmt::Debug for Function {
+impl fmt::Debug for JmesPathFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Function({self})")
     }
 }
 
-fn one_of(types: &[Type]) -> String {
+fn one_of(types: &[ArgumentType]) -> String {
     types.iter().map(ToString::to_string).collect::<Vec<_>>().join("|")
 }
 
@@ -184,12 +184,12 @@ const fn function(
     returns: &'static str,
     description: &'static str,
     run: FunctionBody,
-) -> Function {
+) -> JmesPathFunction {
     let arity = Arity::Exact;
-    Function { name, parameters, arity, returns, description, levels: 0, run }
+    JmesPathFunction { name, parameters, arity, returns, description, levels: 0, run }
 }
 
-impl Function {
+impl JmesPathFunction {
     const fn variadic(mut self) -> Self {
         self.arity = Arity::Variadic;
         self
@@ -206,18 +206,18 @@ impl Function {
     }
 }
 
-const fn parameter(name: &'static str, types: &'static [Type]) -> Parameter {
+const fn parameter(name: &'static str, types: &'static [ArgumentType]) -> Parameter {
     Parameter { name, types }
 }
 
-const ANY: &[Type] = &[Type::Any];
-const STRING: &[Type] = &[Type::String];
-const NUMBER: &[Type] = &[Type::Number];
-const ARRAY: &[Type] = &[Type::Array];
-const OBJECT: &[Type] = &[Type::Object];
-const EXPRESSION: &[Type] = &[Type::Expression];
+const ANY: &[ArgumentType] = &[ArgumentType::Any];
+const STRING: &[ArgumentType] = &[ArgumentType::String];
+const NUMBER: &[ArgumentType] = &[ArgumentType::Number];
+const ARRAY: &[ArgumentType] = &[ArgumentType::Array];
+const OBJECT: &[ArgumentType] = &[ArgumentType::Object];
+const EXPRESSION: &[ArgumentType] = &[ArgumentType::Expression];
 
-static BY_NAME: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
+static BY_NAME: LazyLock<Vec<&'static JmesPathFunction>> = LazyLock::new(|| {
     let families = [
         standard::FUNCTIONS,
         arithmetic::FUNCTIONS,
@@ -229,18 +229,18 @@ static BY_NAME: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {
         time::FUNCTIONS,
         x509::FUNCTIONS,
     ];
-    let mut all: Vec<&'static Function> = families.into_iter().flatten().collect();
+    let mut all: Vec<&'static JmesPathFunction> = families.into_iter().flatten().collect();
     all.sort_by_key(|function| function.name);
     all
 });
 
 /// All functions, by name.
-pub fn functions() -> &'static [&'static Function] {
+pub fn functions() -> &'static [&'static JmesPathFunction] {
     &BY_NAME
 }
 
 /// The function of this name.
-pub fn find(name: &str) -> Option<&'static Function> {
+pub fn find(name: &str) -> Option<&'static JmesPathFunction> {
     BY_NAME.binary_search_by_key(&name, |function| function.name).ok().map(|at| BY_NAME[at])
 }
 
@@ -252,7 +252,11 @@ pub(crate) enum Argument<'a> {
 }
 
 /// Checks what is known about a call without its values.
-pub(crate) fn check(tree: &Tree, id: NodeId, call: &Call) -> Result<&'static Function, Error> {
+pub(crate) fn check(
+    tree: &Tree,
+    id: NodeId,
+    call: &JmesPathCall,
+) -> Result<&'static JmesPathFunction, Error> {
     let Some(function) = call.function else {
         let name = call.name.as_str();
         let nearest = did_you_mean(name, functions().iter().map(|function| function.name));
@@ -282,7 +286,7 @@ pub(crate) fn check(tree: &Tree, id: NodeId, call: &Call) -> Result<&'static Fun
     .hint(function.to_string()))
 }
 
-fn name_span(tree: &Tree, id: NodeId, call: &Call) -> std::ops::Range<usize> {
+fn name_span(tree: &Tree, id: NodeId, call: &JmesPathCall) -> std::ops::Range<usize> {
     let span = tree.span(id);
     span.start..(span.start + call.name.len()).min(span.end)
 }
@@ -291,7 +295,7 @@ fn name_span(tree: &Tree, id: NodeId, call: &Call) -> std::ops::Range<usize> {
 pub(crate) fn call(
     search: &SearchRun<'_>,
     id: NodeId,
-    call: &Call,
+    call: &JmesPathCall,
     arguments: &[Argument<'_>],
 ) -> Result<Value, EvalFault> {
     let function = check(search.tree, id, call)?;
@@ -319,7 +323,10 @@ fn accepts(
         let counted = match &**value {
             Value::String(text) => search.meter.read(text.len() as u64),
             Value::List(list)
-                if parameter.types.iter().any(|t| matches!(t, Type::Numbers | Type::Strings)) =>
+                if parameter
+                    .types
+                    .iter()
+                    .any(|t| matches!(t, ArgumentType::Numbers | ArgumentType::Strings)) =>
             {
                 let texts = list.iter().filter_map(Value::as_str);
                 let bytes = texts.map(|text| text.len() as u64).sum();
@@ -334,8 +341,8 @@ fn accepts(
 
 fn wrong_type(
     search: &SearchRun<'_>,
-    function: &Function,
-    call: &Call,
+    function: &JmesPathFunction,
+    call: &JmesPathCall,
     at: usize,
     parameter: &Parameter,
     argument: &Argument<'_>,
@@ -375,7 +382,7 @@ fn wrong_type(
 pub(crate) struct Arguments<'c> {
     search: &'c SearchRun<'c>,
     id: NodeId,
-    call: &'c Call,
+    call: &'c JmesPathCall,
     arguments: &'c [Argument<'c>],
 }
 
@@ -463,9 +470,10 @@ impl<'c> Arguments<'c> {
     }
 
     /// Where the compiled form of the first argument is kept, if that is a literal.
-    fn fixed_pattern(&self) -> Option<&'c Pattern> {
+    fn fixed_pattern(&self) -> Option<&'c CachedRegex> {
         let first = self.call.arguments.first()?;
-        matches!(self.search.tree.node(*first), Node::Literal(..)).then_some(&self.call.pattern)
+        matches!(self.search.tree.node(*first), JmesPathNode::Literal(..))
+            .then_some(&self.call.pattern)
     }
 
     /// A text as the result.

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use kiln_text::image::Image;
 use kiln_value::Value;
 
-use super::{Arguments, Function, STRING, function, parameter};
+use super::{Arguments, JmesPathFunction, STRING, function, parameter};
 use crate::eval::EvalFault;
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function(
         "image_normalize",
         &[parameter("image", STRING)],

@@ -6,18 +6,19 @@ use kiln_text::float;
 use kiln_value::{List, Map, Number, Value};
 
 use super::{
-    ANY, ARRAY, Arguments, EXPRESSION, Function, NUMBER, OBJECT, STRING, Type, function, parameter,
+    ANY, ARRAY, ArgumentType, Arguments, EXPRESSION, JmesPathFunction, NUMBER, OBJECT, STRING,
+    function, parameter,
 };
 use crate::eval::{EvalFault, sorted};
 use crate::number;
 
-const NUMBERS: &[Type] = &[Type::Numbers];
-const STRINGS: &[Type] = &[Type::Strings];
-const ORDERED: &[Type] = &[Type::Numbers, Type::Strings];
-const SEARCHED: &[Type] = &[Type::Array, Type::String];
-const SIZED: &[Type] = &[Type::String, Type::Array, Type::Object];
+const NUMBERS: &[ArgumentType] = &[ArgumentType::Numbers];
+const STRINGS: &[ArgumentType] = &[ArgumentType::Strings];
+const ORDERED: &[ArgumentType] = &[ArgumentType::Numbers, ArgumentType::Strings];
+const SEARCHED: &[ArgumentType] = &[ArgumentType::Array, ArgumentType::String];
+const SIZED: &[ArgumentType] = &[ArgumentType::String, ArgumentType::Array, ArgumentType::Object];
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function("abs", &[parameter("number", NUMBER)], "number", "the absolute value", abs),
     function(
         "avg",

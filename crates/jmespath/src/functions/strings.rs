@@ -3,10 +3,10 @@
 use kiln_text::{case, path};
 use kiln_value::Value;
 
-use super::{Arguments, Function, NUMBER, STRING, function, parameter};
+use super::{Arguments, JmesPathFunction, NUMBER, STRING, function, parameter};
 use crate::eval::EvalFault;
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function(
         "compare",
         &[parameter("a", STRING), parameter("b", STRING)],

@@ -6,14 +6,14 @@ use kiln_text::Duration;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::{Arguments, Function, Parameter, STRING, function, parameter};
+use super::{Arguments, JmesPathFunction, Parameter, STRING, function, parameter};
 use crate::eval::EvalFault;
 
 const TIME: &[Parameter] = &[parameter("time", STRING)];
 const TWO_TIMES: &[Parameter] = &[parameter("a", STRING), parameter("b", STRING)];
 const TIME_AND_DURATION: &[Parameter] = &[parameter("time", STRING), parameter("duration", STRING)];
 
-pub(super) static FUNCTIONS: &[Function] = &[
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[
     function(
         "time_add",
         TIME_AND_DURATION,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use kiln_jmespath::{Environment, ErrorKind, Expression, Failure, Root};
+use kiln_jmespath::{ErrorKind, Expression, JmesPathEnvironment, Root, RootFailure};
 use kiln_value::{Value, value};
 
 /// Remembers what it was asked for; `broken` cannot be loaded.
@@ -14,7 +14,7 @@ struct Recorder {
 }
 
 impl Root for Recorder {
-    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, Failure> {
+    fn field(&self, name: &str) -> Result<Option<Cow<'_, Value>>, RootFailure> {
         self.asked.borrow_mut().push(name.to_owned());
         match name {
             "broken" => Err("the server is away".into()),
@@ -23,7 +23,7 @@ impl Root for Recorder {
         }
     }
 
-    fn whole(&self) -> Result<Cow<'_, Value>, Failure> {
+    fn whole(&self) -> Result<Cow<'_, Value>, RootFailure> {
         self.asked.borrow_mut().push("@".to_owned());
         Ok(Cow::Borrowed(&self.stored))
     }
@@ -32,7 +32,7 @@ impl Root for Recorder {
 fn asked(source: &str) -> (Vec<String>, Result<Value, ErrorKind>) {
     let root = Recorder { stored: value!({"a": {"b": [1, 2]}, "t": true}), ..Default::default() };
     let expression = Expression::compile(source).unwrap();
-    let result = expression.search(&root, &Environment::default());
+    let result = expression.search(&root, &JmesPathEnvironment::default());
     (root.asked.into_inner(), result.map_err(|error| error.kind()))
 }
 
@@ -68,8 +68,9 @@ fn nothing_catches_a_root_that_fails() {
         assert_eq!(asked(source).1, Err(ErrorKind::Root), "{source}");
     }
     let root = Recorder::default();
-    let error =
-        Expression::compile("x || broken.y").unwrap().search(&root, &Environment::default());
+    let error = Expression::compile("x || broken.y")
+        .unwrap()
+        .search(&root, &JmesPathEnvironment::default());
     let error = error.unwrap_err();
     assert_eq!(error.span(), 5..11);
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "the server is away");
@@ -115,7 +116,7 @@ fn errors_point_at_their_place() {
         ("sort_by(list, &", ErrorKind::Syntax, "", ""),
     ] {
         let result = Expression::compile(source)
-            .and_then(|expression| expression.search(&data, &Environment::default()));
+            .and_then(|expression| expression.search(&data, &JmesPathEnvironment::default()));
         let error = result.unwrap_err();
         assert_eq!((error.kind(), &source[error.span()]), (kind, at), "{source}: {error}");
         assert!(error.hint_text().unwrap_or_default().contains(hint), "{source}: {error}");
@@ -145,12 +146,15 @@ fn calls_are_checked_without_data() {
 fn documents_pass_through_unchanged() {
     let data = value!({"big": 9_007_199_254_740_993_i64, "unsigned": 18_446_744_073_709_551_615_u64, "float": 1.0, "m": {"x": [1]}});
     for key in ["big", "unsigned", "float", "m"] {
-        let found =
-            Expression::compile(key).unwrap().search(&data, &Environment::default()).unwrap();
+        let found = Expression::compile(key)
+            .unwrap()
+            .search(&data, &JmesPathEnvironment::default())
+            .unwrap();
         assert!(found.same(data.get(key).unwrap()), "{key}");
     }
     let written = |source: &str| {
-        let value = Expression::compile(source).unwrap().search(&data, &Environment::default());
+        let value =
+            Expression::compile(source).unwrap().search(&data, &JmesPathEnvironment::default());
         kiln_value::json::to_string(&value.unwrap())
     };
     // Where they are computed with, they are floats.
@@ -164,7 +168,8 @@ fn documents_pass_through_unchanged() {
 fn value_projections_also_run_on_nulls_as_in_kyverno() {
     let data = value!({"m": {"x": "a", "y": "b"}});
     let search = |source: &str| {
-        let result = Expression::compile(source).unwrap().search(&data, &Environment::default());
+        let result =
+            Expression::compile(source).unwrap().search(&data, &JmesPathEnvironment::default());
         result.map_err(|error| error.kind())
     };
     assert_eq!(search("m.*.type(@)"), Ok(value!(["null", "null", "string", "string"])));
@@ -181,12 +186,12 @@ fn arguments_of_functions_without_parameters_are_ignored() {
             Some(std::time::UNIX_EPOCH)
         }
     }
-    let environment = Environment { sources: &Epoch, ..Environment::default() };
+    let environment = JmesPathEnvironment { sources: &Epoch, ..JmesPathEnvironment::default() };
     for source in ["time_now()", "time_now('x', missing)", "time_now_utc(`1`)"] {
         let found = Expression::compile(source).unwrap().search(&Value::map(), &environment);
         assert_eq!(found.unwrap(), value!("1970-01-01T00:00:00Z"), "{source}");
     }
     let refused = Expression::compile("time_now()").unwrap();
-    let refused = refused.search(&Value::map(), &Environment::default()).unwrap_err();
+    let refused = refused.search(&Value::map(), &JmesPathEnvironment::default()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Failed);
 }

@@ -1,15 +1,17 @@
 //! Whatever is asked, it ends: within counted steps and bytes, on the 2 MB stack of a test thread.
 
-use kiln_jmespath::{Environment, Error, ErrorKind, Expression, Limits, Meter, NoAmbientSources};
+use kiln_jmespath::{
+    Error, ErrorKind, Expression, JmesPathEnvironment, JmesPathLimits, Meter, NoAmbientSources,
+};
 use kiln_value::{Value, value};
 
 fn search(source: &str, data: &Value) -> Result<Value, Error> {
-    Expression::compile(source)?.search(data, &Environment::default())
+    Expression::compile(source)?.search(data, &JmesPathEnvironment::default())
 }
 
 /// The steps and bytes of a search, and how it ended.
 fn cost(source: &str, data: &Value) -> (u64, u64, Result<Value, Error>) {
-    let meter = Meter::new(&Limits::default());
+    let meter = Meter::new(&JmesPathLimits::default());
     let result =
         Expression::compile(source).unwrap().search_metered(data, &NoAmbientSources, &meter);
     (meter.steps_used(), meter.bytes_used(), result)
@@ -78,7 +80,7 @@ fn the_deepest_allowed_expression_runs_on_a_small_stack() {
     ] {
         if let Err(error) = Expression::compile(&source).and_then(|compiled| {
             let _ = compiled.print_tree();
-            compiled.search(&deep, &Environment::default())
+            compiled.search(&deep, &JmesPathEnvironment::default())
         }) {
             assert!(
                 matches!(error.kind(), ErrorKind::Limit | ErrorKind::Type),
@@ -139,7 +141,7 @@ fn large_data_costs_steps_in_proportion() {
     for source in ["map(&abs(@), @)", "[?@ > `1`]", "sort_by(@, &@)", "sort(@)", "[*].[@, @]"] {
         let (steps, _, result) = cost(source, &million);
         assert_eq!(result.unwrap_err().kind(), ErrorKind::Limit, "{source}");
-        assert_eq!(steps, Limits::default().steps, "{source}");
+        assert_eq!(steps, JmesPathLimits::default().steps, "{source}");
     }
 }
 
@@ -156,7 +158,7 @@ fn texts_cannot_grow_without_bound() {
         let (_, bytes, result) = cost(source, &data);
         let kind = result.unwrap_err().kind();
         assert!(matches!(kind, ErrorKind::Limit | ErrorKind::Failed), "{source}: {kind:?}");
-        assert!(bytes <= Limits::default().bytes);
+        assert!(bytes <= JmesPathLimits::default().bytes);
     }
     // A literal that is repeated for every element counts every time.
     let literal = format!("list[*].[`\"{}\"`]", "y".repeat(10_000));
@@ -227,7 +229,7 @@ fn patterns_are_no_trap() {
     }
     let stars = "*a".repeat(2_000) + "b";
     let (steps, _, result) = cost(&format!("pattern_match('{stars}', text)"), &data);
-    assert!(result.is_err() || steps <= Limits::default().steps);
+    assert!(result.is_err() || steps <= JmesPathLimits::default().steps);
 }
 
 #[test]
@@ -250,9 +252,9 @@ fn hostile_documents_in_texts_are_refused() {
 
 #[test]
 fn limits_can_be_chosen_and_shared() {
-    let limits = Limits { steps: 50, ..Limits::default() };
+    let limits = JmesPathLimits { steps: 50, ..JmesPathLimits::default() };
     let expression = Expression::compile("[*]").unwrap();
-    let environment = Environment { limits, ..Environment::default() };
+    let environment = JmesPathEnvironment { limits, ..JmesPathEnvironment::default() };
     assert!(expression.search(&numbers(20), &environment).is_ok());
     assert_eq!(
         expression.search(&numbers(100), &environment).unwrap_err().kind(),
@@ -262,7 +264,7 @@ fn limits_can_be_chosen_and_shared() {
     assert!(expression.search_metered(&numbers(20), &NoAmbientSources, &shared).is_ok());
     assert!(expression.search_metered(&numbers(20), &NoAmbientSources, &shared).is_ok());
     assert!(expression.search_metered(&numbers(20), &NoAmbientSources, &shared).is_err());
-    let short = Limits { source: 10, depth: 2, ..Limits::default() };
+    let short = JmesPathLimits { source: 10, depth: 2, ..JmesPathLimits::default() };
     assert!(Expression::compile_within("a.b", &short).is_ok());
     assert!(Expression::compile_within("a.b.c.d.e.f", &short).is_err());
     assert!(Expression::compile_within("[[[a]]]", &short).is_err());

@@ -1,6 +1,6 @@
 //! The dialect against the reference crate, where both speak the standard language.
 
-use kiln_jmespath::{Environment, Expression};
+use kiln_jmespath::{Expression, JmesPathEnvironment};
 use kiln_value::{Number, Value, json};
 use proptest::prelude::*;
 
@@ -121,7 +121,7 @@ proptest! {
     #[test]
     fn agrees_with_the_standard(source in expression(), data in data()) {
         let ours = Expression::compile(&source)
-            .and_then(|compiled| compiled.search(&data, &Environment::default()));
+            .and_then(|compiled| compiled.search(&data, &JmesPathEnvironment::default()));
         let json: serde_json::Value = serde_json::from_str(&json::to_string(&data)).unwrap();
         let theirs = jmespath::compile(&source).and_then(|compiled| compiled.search(&json));
         match (ours, theirs) {
@@ -144,7 +144,7 @@ proptest! {
         match Expression::compile(&source) {
             Ok(compiled) => {
                 let _ = (compiled.print_tree(), compiled.roots(), compiled.check());
-                let _ = compiled.search(&Value::map(), &Environment::default());
+                let _ = compiled.search(&Value::map(), &JmesPathEnvironment::default());
             }
             Err(error) => {
                 prop_assert!(source.get(error.span()).is_some(), "{:?} in {source:?}", error.span());

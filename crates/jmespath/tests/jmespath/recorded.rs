@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, SystemTime};
 
-use kiln_jmespath::{AmbientSources, Environment, Error, ErrorKind, Expression};
+use kiln_jmespath::{AmbientSources, Error, ErrorKind, Expression, JmesPathEnvironment};
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::{Value, json, value};
 
@@ -35,7 +35,7 @@ pub(crate) enum Outcome {
 }
 
 pub(crate) fn run(expression: &str, data: &Value) -> Outcome {
-    let environment = Environment { sources: &Fixed, ..Environment::default() };
+    let environment = JmesPathEnvironment { sources: &Fixed, ..JmesPathEnvironment::default() };
     match Expression::compile(expression) {
         Err(error) => Outcome::Compile(error),
         Ok(compiled) => {

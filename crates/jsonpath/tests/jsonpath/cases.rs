@@ -1,6 +1,6 @@
 //! The tables of this crate: expressions, and what KubeMod's own code makes of them.
 
-use kiln_jsonpath::{ErrorKind, Expression, Limits};
+use kiln_jsonpath::{ErrorKind, Expression, JsonPathLimits};
 use kiln_testkit::{Case, Expected};
 use kiln_value::{Map, Value, json};
 
@@ -23,7 +23,7 @@ fn cases_give_what_kubemod_gives() {
 fn run(case: &Case) -> Result<(), String> {
     let data = case.get("data").cloned().unwrap_or(Value::Map(Map::new()));
     let got = Expression::compile(case.text("expression"))
-        .and_then(|expression| expression.evaluate(&data, &Limits::default()));
+        .and_then(|expression| expression.evaluate(&data, &JsonPathLimits::default()));
     match (got, case.expected()) {
         (Ok(item), Expected::Output(wanted)) => {
             let (mut got, mut wanted) = (comparable(&item), floats(wanted));

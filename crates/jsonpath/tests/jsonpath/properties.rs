@@ -1,11 +1,11 @@
 //! What holds for every expression and every value, and the messages about exceeded limits.
 
-use kiln_jsonpath::{ErrorKind, Expression, Limits};
+use kiln_jsonpath::{ErrorKind, Expression, JsonPathLimits};
 use kiln_value::{Value, value};
 use proptest::prelude::*;
 
-fn limits() -> Limits {
-    Limits { steps: 20_000, ..Limits::default() }
+fn limits() -> JsonPathLimits {
+    JsonPathLimits { steps: 20_000, ..JsonPathLimits::default() }
 }
 
 fn expressions() -> impl Strategy<Value = String> {
@@ -118,7 +118,8 @@ fn what_wants_too_much_is_stopped() {
             let shown = &source[..source.len().min(60)];
             assert!(error.kind() == kind || error.kind() == ErrorKind::Limit, "{shown}: {error}");
         }
-        let found = Expression::compile("$..a").unwrap().evaluate(&deep, &Limits::default());
+        let found =
+            Expression::compile("$..a").unwrap().evaluate(&deep, &JsonPathLimits::default());
         assert_eq!(found.unwrap().elements().unwrap().len(), 490);
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap().join().unwrap();

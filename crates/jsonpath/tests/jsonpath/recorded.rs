@@ -1,6 +1,6 @@
 //! The recorded cases: what KubeMod's own code makes of expressions and placeholders.
 
-use kiln_jsonpath::{ErrorKind, Expression, Item, Limits, fill_placeholders};
+use kiln_jsonpath::{ErrorKind, Expression, Item, JsonPathLimits, fill_placeholders};
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::{Str, Value, json};
 
@@ -17,7 +17,7 @@ fn expressions_give_what_kubemod_gives() {
                 (Err(_), Some("parse")) => Ok(()),
                 (Err(error), _) => Err(format!("{source}: does not parse: {error}")),
                 (Ok(expression), wanted) => {
-                    let result = expression.evaluate(data, &Limits::default());
+                    let result = expression.evaluate(data, &JsonPathLimits::default());
                     compare(source, result, wanted, case)
                 }
             }

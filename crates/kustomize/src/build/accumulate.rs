@@ -22,7 +22,7 @@ use crate::fields::field_spec::FieldSpec;
 use crate::generators::hash;
 use crate::load::kustomization::{COMPONENT, SortOptions};
 use crate::load::loader::Root;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::objects::Purpose;
 use crate::model::origin::Origin;
 use crate::model::resource::Resource;
@@ -57,7 +57,8 @@ pub(crate) fn build(directory: &str, session: &Session<'_>) -> Result<Built> {
         directory,
         session.options.load_restrictions,
     )?;
-    let mut target = session.clock.time(Phase::Load, || Target::load(root, session))?;
+    let mut target =
+        session.clock.time(Phase::Load, || KustomizationTarget::load(root, session))?;
     target.choose_schema(session)?;
     let metadata = target.kustomization.build_metadata.clone();
     target.origin = (!metadata.is_empty()).then(Origin::default);
@@ -115,7 +116,11 @@ fn is_local(resource: &Resource) -> bool {
         .is_some_and(|value| value.as_str() != Some("false"))
 }
 
-fn order(list: &mut Vec<Resource>, target: &Target, session: &Session<'_>) -> Result<()> {
+fn order(
+    list: &mut Vec<Resource>,
+    target: &KustomizationTarget,
+    session: &Session<'_>,
+) -> Result<()> {
     let reorder = session.options.reorder;
     let legacy = SortOptions { order: "legacy".to_owned(), legacy_sort_options: None };
     let options = match (&target.kustomization.sort_options, reorder) {
@@ -210,7 +215,7 @@ fn file_names(list: &[Resource]) -> Vec<String> {
 /// what it merges into; components before transformers, so that prefixes and labels of the kustomization reach what its
 /// components add; vars last, after all that can rename an object here.
 pub(crate) fn accumulate(
-    target: &Target,
+    target: &KustomizationTarget,
     mut gathered: Accumulator,
     session: &Session<'_>,
 ) -> Result<Accumulator> {
@@ -237,7 +242,7 @@ pub(crate) fn accumulate(
 }
 
 /// The defaults and the files of `configurations`.
-fn read_config(target: &Target, session: &Session<'_>) -> Result<Config> {
+fn read_config(target: &KustomizationTarget, session: &Session<'_>) -> Result<Config> {
     let site = target.site(session);
     let mut config = Config::defaults(session.options.behavior);
     let mut files = Config::default();
@@ -251,7 +256,7 @@ fn read_config(target: &Target, session: &Session<'_>) -> Result<Config> {
     Ok(config)
 }
 
-fn read_crds(target: &Target, session: &Session<'_>) -> Result<Config> {
+fn read_crds(target: &KustomizationTarget, session: &Session<'_>) -> Result<Config> {
     let mut config = Config::default();
     for path in &target.kustomization.crds {
         let (value, _) = target.site(session).load_config(path)?;
@@ -264,7 +269,7 @@ fn read_crds(target: &Target, session: &Session<'_>) -> Result<Config> {
 
 /// Adds files, directories and repositories, in order.
 pub(crate) fn accumulate_resources(
-    target: &Target,
+    target: &KustomizationTarget,
     gathered: &mut Accumulator,
     paths: &[String],
     field: &str,
@@ -283,7 +288,7 @@ pub(crate) fn accumulate_resources(
 }
 
 fn accumulate_resource(
-    target: &Target,
+    target: &KustomizationTarget,
     gathered: &mut Accumulator,
     path: &str,
     purpose: Purpose,
@@ -317,7 +322,7 @@ fn accumulate_resource(
 }
 
 fn accumulate_file(
-    target: &Target,
+    target: &KustomizationTarget,
     gathered: &mut Accumulator,
     path: &str,
     purpose: Purpose,
@@ -342,7 +347,7 @@ fn accumulate_file(
 
 /// Builds another kustomization; a component on top of what was gathered so far.
 fn accumulate_directory(
-    target: &Target,
+    target: &KustomizationTarget,
     root: Rc<Root>,
     path: &str,
     component_on: Option<Accumulator>,
@@ -351,7 +356,7 @@ fn accumulate_directory(
     let shown = root.path().to_owned();
     let mut inner = session
         .clock
-        .time(Phase::Load, || Target::load(root, session))
+        .time(Phase::Load, || KustomizationTarget::load(root, session))
         .context(format_args!("couldn't make target for path '{shown}'"))?;
     inner.origin = target.origin.as_ref().map(|origin| origin.join(path));
     inner.helm_namespace = if target.kustomization.namespace.is_empty() {
@@ -385,7 +390,7 @@ fn merge(gathered: &mut Accumulator, inner: Accumulator) -> Result<()> {
 }
 
 fn accumulate_components(
-    target: &Target,
+    target: &KustomizationTarget,
     mut gathered: Accumulator,
     session: &Session<'_>,
 ) -> Result<Accumulator> {
@@ -409,7 +414,7 @@ fn accumulate_components(
 
 /// Makes what generators make. What plugins for API groups will transform is handed on.
 fn run_generators(
-    target: &Target,
+    target: &KustomizationTarget,
     gathered: &mut Accumulator,
     session: &Session<'_>,
 ) -> Result<VirtualResources> {
@@ -451,7 +456,7 @@ fn run_generators(
 }
 
 fn run_transformers(
-    target: &Target,
+    target: &KustomizationTarget,
     gathered: &mut Accumulator,
     mut virtual_resources: VirtualResources,
     session: &Session<'_>,
@@ -472,7 +477,7 @@ fn run_transformers(
 fn run_step(
     step: &TransformerStep,
     resources: &mut Resources,
-    target: &Target,
+    target: &KustomizationTarget,
     session: &Session<'_>,
 ) -> Result<()> {
     session.clock.count_transformer();
@@ -504,7 +509,7 @@ fn run_step(
 }
 
 fn run_validators(
-    target: &Target,
+    target: &KustomizationTarget,
     gathered: &mut Accumulator,
     session: &Session<'_>,
 ) -> Result<()> {

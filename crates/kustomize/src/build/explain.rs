@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use crate::build::session::Session;
 use crate::error::Result;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::id::{DEFAULT_NAMESPACE, NOT_NAMESPACED};
 use crate::model::resource::Resource;
 use crate::model::resources::Resources;
@@ -60,7 +60,7 @@ pub(crate) fn note_changes(
     resources: &Resources,
     by: &str,
     what: What,
-    target: &Target,
+    target: &KustomizationTarget,
     session: &Session<'_>,
 ) {
     let file = target.shown(session);
@@ -92,7 +92,7 @@ pub(crate) fn explaining(
     resources: &mut Resources,
     session: &Session<'_>,
     what: What,
-    target: &Target,
+    target: &KustomizationTarget,
     run: impl FnOnce(&mut Resources) -> Result<()>,
 ) -> Result<()> {
     let before = session.options.explain.then(|| snapshot(resources));

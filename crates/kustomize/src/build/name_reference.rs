@@ -25,7 +25,7 @@ pub(crate) fn update_references(
     table: &[NameBackReferences],
     session: &Session<'_>,
 ) -> Result<()> {
-    let fields = Fields::new(table);
+    let fields = ReferrerFields::new(table);
     let previous_names = PreviousNames::new(resources);
     if previous_names.by_name.is_empty() {
         return check_subjects(resources);
@@ -60,14 +60,14 @@ fn check_subjects(resources: &Resources) -> Result<()> {
 }
 
 /// The table, by the kind of the referrer.
-struct Fields<'t> {
+struct ReferrerFields<'t> {
     by_kind: FxHashMap<&'t str, Vec<(usize, Gvk, &'t FieldSpec)>>,
     any_kind: Vec<(usize, Gvk, &'t FieldSpec)>,
 }
 
-impl<'t> Fields<'t> {
+impl<'t> ReferrerFields<'t> {
     fn new(table: &'t [NameBackReferences]) -> Self {
-        let mut fields = Fields { by_kind: FxHashMap::default(), any_kind: Vec::new() };
+        let mut fields = ReferrerFields { by_kind: FxHashMap::default(), any_kind: Vec::new() };
         let specs = table
             .iter()
             .flat_map(|referral| referral.referrers.iter().map(move |spec| (referral.gvk(), spec)));

@@ -8,7 +8,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_value::{Segment, Value};
 use kiln_yaml::{Document, ReadOptions};
 
-use crate::Options;
+use crate::BuildOptions;
 use crate::build::budget::Budget;
 use crate::build::explain::Touch;
 use crate::build::stats::Clock;
@@ -28,7 +28,7 @@ use crate::model::selector::Selection;
 
 /// Everything that lives as long as one build.
 pub(crate) struct Session<'h> {
-    pub(crate) options: &'h Options,
+    pub(crate) options: &'h BuildOptions,
     pub(crate) files: Files<'h>,
     pub(crate) programs: &'h dyn Programs,
     /// Where `lookup` in charts finds objects.
@@ -47,7 +47,7 @@ pub(crate) struct Session<'h> {
 
 impl<'h> Session<'h> {
     pub(crate) fn new(
-        options: &'h Options,
+        options: &'h BuildOptions,
         files: Files<'h>,
         programs: &'h dyn Programs,
         lookup: &'h dyn kiln_chart::Lookup,

@@ -12,10 +12,10 @@ use crate::error::{Context, Error, Result};
 use crate::fields::config::Config;
 use crate::fields::field_spec::{FieldSpec, merge_specs};
 use crate::fields::lazy_location::LazyLocation;
-use crate::generators::config_map::{self, Kind};
+use crate::generators::config_map::{self, GeneratedKind};
 use crate::generators::helm::Chart;
 use crate::load::kustomization::{GeneratorArgs, GeneratorOptions, Patch as PatchEntry, Selector};
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::origin::Origin;
 use crate::model::resource::Resource;
 use crate::plugins::Program;
@@ -24,7 +24,7 @@ use crate::transformers::images::{DigestAlgorithms, Images};
 use crate::transformers::labels::{Annotations, Labels};
 use crate::transformers::namespace::Namespace;
 use crate::transformers::patches::{
-    Json6902, Json6902Config, Patch, PatchConfig, StrategicMerge, StrategicMergeConfig,
+    Json6902, Json6902Config, PatchConfig, StrategicMerge, StrategicMergeConfig, TransformPatch,
 };
 use crate::transformers::prefix_suffix::{Affix, Side};
 use crate::transformers::replacements::Replacements;
@@ -60,10 +60,10 @@ pub(crate) trait Generate {
 
 /// An entry of `configMapGenerator` or `secretGenerator`.
 pub(crate) struct MapGenerator<'t> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: GeneratedKind,
     pub(crate) args: GeneratorArgs,
     pub(crate) global: Option<&'t GeneratorOptions>,
-    pub(crate) target: &'t Target,
+    pub(crate) target: &'t KustomizationTarget,
 }
 
 impl Generate for MapGenerator<'_> {
@@ -79,14 +79,14 @@ impl Generate for MapGenerator<'_> {
 
 /// The built-in generators that the file asks for.
 pub(crate) fn generators<'t>(
-    target: &'t Target,
+    target: &'t KustomizationTarget,
     session: &Session<'_>,
 ) -> Result<Vec<GeneratorStep<'t>>> {
     let kustomization = &target.kustomization;
     let mut steps: Vec<GeneratorStep<'t>> = Vec::new();
     let lists = [
-        (Kind::ConfigMap, &kustomization.config_map_generator, "configMapGenerator"),
-        (Kind::Secret, &kustomization.secret_generator, "secretGenerator"),
+        (GeneratedKind::ConfigMap, &kustomization.config_map_generator, "configMapGenerator"),
+        (GeneratedKind::Secret, &kustomization.secret_generator, "secretGenerator"),
     ];
     for (kind, list, field) in lists {
         for (at, args) in list.iter().enumerate() {
@@ -115,7 +115,7 @@ pub(crate) fn generators<'t>(
     Ok(steps)
 }
 
-fn builtin_origin(target: &Target, kind: &str) -> Option<Arc<Origin>> {
+fn builtin_origin(target: &KustomizationTarget, kind: &str) -> Option<Arc<Origin>> {
     let origin = target.origin.as_ref()?;
     Some(Arc::new(origin.of_builtin(target.file_name, kind)))
 }
@@ -127,7 +127,7 @@ fn entry(site: &KustomizationSite<'_, '_>, field: &str, at: usize) -> LazyLocati
 
 /// The built-in transformers that the file asks for, in the order they run.
 pub(crate) fn transformers(
-    target: &Target,
+    target: &KustomizationTarget,
     config: &Config,
     session: &Session<'_>,
 ) -> Result<Vec<TransformerStep>> {
@@ -145,7 +145,7 @@ pub(crate) fn transformers(
 
 /// The patches among them.
 pub(crate) fn patches(
-    target: &Target,
+    target: &KustomizationTarget,
     config: &Config,
     session: &Session<'_>,
 ) -> Result<Vec<TransformerStep>> {
@@ -157,7 +157,7 @@ pub(crate) fn patches(
 }
 
 struct Plan<'p, 'h> {
-    target: &'p Target,
+    target: &'p KustomizationTarget,
     config: &'p Config,
     site: KustomizationSite<'p, 'h>,
     steps: Vec<TransformerStep>,
@@ -202,10 +202,9 @@ impl Plan<'_, '_> {
                 options: patch.options.clone(),
             };
             let shown = kiln_yaml::emit(&Value::Map(patch_config(patch, "patch")));
-            let step =
-                Patch::load(&config, &shown, &self.site, place.clone()).map_err(|error| {
-                    trouble(error, "PatchTransformer", patch_config(patch, "patch"), &place)
-                })?;
+            let step = TransformPatch::load(&config, &shown, &self.site, place.clone()).map_err(
+                |error| trouble(error, "PatchTransformer", patch_config(patch, "patch"), &place),
+            )?;
             self.add(step, place);
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_value::Value;
-use kiln_yaml::{Limits, Node};
+use kiln_yaml::{Node, YamlLimits};
 
 use super::function_output::take_over;
 use super::meta::{self, ID, INDEX, LEGACY_ID, LEGACY_PATH, PATH, Pipeline};
@@ -17,7 +17,7 @@ use crate::build::session::Session;
 use crate::error::{Error, Result};
 use crate::load::loader::LoadRestrictions;
 use crate::load::paths;
-use crate::plugins::Function;
+use crate::plugins::PluginFunction;
 use crate::{Build, Failed};
 
 /// What to run, and over what.
@@ -187,7 +187,7 @@ fn typed(how: &str, words: &[String]) -> Result<Node> {
         "",
         "metadata:\n  name: function-input\ndata: {}\n".to_owned(),
     );
-    let read = kiln_yaml::read_nodes(&source.into(), &Limits::default());
+    let read = kiln_yaml::read_nodes(&source.into(), &YamlLimits::default());
     let mut node = read.ok().flatten().unwrap_or_default();
     let mut kind = "ConfigMap";
     for (at, word) in words.iter().enumerate() {
@@ -224,12 +224,12 @@ fn function(
     run: &FunctionRun<'_>,
     config: &Config<'_>,
     session: &Session<'_>,
-) -> Result<Option<Function>> {
+) -> Result<Option<PluginFunction>> {
     // A program that a user types is trusted, wherever it lies.
     let typed = matches!(run.functions, FunctionsFrom::Program(..) | FunctionsFrom::Image(..));
     let restrictions = if typed { LoadRestrictions::None } else { LoadRestrictions::RootOnly };
     let root = session.files.top("", config.working_directory, restrictions)?;
-    Function::declared(&stream::value(declaration)?, &root, typed || run.containers, session)
+    PluginFunction::declared(&stream::value(declaration)?, &root, typed || run.containers, session)
 }
 
 /// The directory whose objects a function sees: its own, or the one above a directory `functions`.
@@ -254,7 +254,7 @@ fn hand_over(
     nodes: &mut Vec<Node>,
     scope: &str,
     declaration: &Node,
-    function: &Function,
+    function: &PluginFunction,
     config: &Config<'_>,
     session: &Session<'_>,
 ) -> Result<HandedBack> {

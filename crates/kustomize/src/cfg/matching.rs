@@ -1,7 +1,7 @@
 //! Paths through nodes: fields, indexes, `[name=pattern]` and `*`.
 
 use kiln_text::Regex;
-use kiln_yaml::{Limits, Node, NodeKind};
+use kiln_yaml::{Node, NodeKind, YamlLimits};
 
 use crate::error::{Error, Result};
 
@@ -70,7 +70,7 @@ pub(super) fn find(node: &Node, path: &[String]) -> Result<Vec<Match>> {
         // Text may hold YAML of its own.
         Some(inner) if inner.kind == NodeKind::Scalar && !rest.is_empty() => {
             let source = kiln_diagnostic::Source::new("", inner.value.clone()).into();
-            let read = kiln_yaml::read_nodes(&source, &Limits::default())
+            let read = kiln_yaml::read_nodes(&source, &YamlLimits::default())
                 .map_err(|problem| crate::build::session::malformed(&problem).nowhere())?;
             read.map_or(Ok(Vec::new()), |document| find(document.root(), rest))
         }

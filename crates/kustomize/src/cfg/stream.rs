@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Source, SourceLocation};
 use kiln_value::Value;
-use kiln_yaml::{Limits, Node, NodeKind, NodeStyle, ReadOptions};
+use kiln_yaml::{Node, NodeKind, NodeStyle, ReadOptions, YamlLimits};
 
 use super::meta::{self, INDEX, LEGACY_INDEX, LEGACY_PATH, PATH, SEQUENCE_INDENT};
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ pub(super) fn read(name: &str, bytes: &[u8], reading: &Reading<'_>) -> Result<Re
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Error::new(format!("MalformedYAMLError: {name} is not UTF-8 text")))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let limits = Limits { bytes: reading.limit, ..Limits::default() };
+    let limits = YamlLimits { bytes: reading.limit, ..YamlLimits::default() };
     let documents = documents(&text)?;
     let mut read = Read::default();
     let mut index = 0;

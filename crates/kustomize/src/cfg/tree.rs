@@ -11,7 +11,7 @@ use crate::load::paths;
 /// How to show a tree.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    fields: Vec<Field>,
+    fields: Vec<TreeField>,
     /// Whose branches; otherwise those of owners if any object has one.
     structure: Option<Structure>,
 }
@@ -25,7 +25,7 @@ pub enum Structure {
 
 /// A field that is shown below its object.
 #[derive(Clone, Debug)]
-struct Field {
+struct TreeField {
     path: Vec<String>,
     /// The list that it is shown below, and its name there.
     name: String,
@@ -41,15 +41,15 @@ const CONTAINERS: [&str; 3] = [
     "spec.containers",
 ];
 
-impl Field {
+impl TreeField {
     fn new(path: Vec<String>) -> Self {
         let name = path.join(".");
         match CONTAINERS.into_iter().find(|list| name.starts_with(list)) {
             Some(list) => {
                 let within = path.last().cloned();
-                Field { path, name: list.to_owned(), within }
+                TreeField { path, name: list.to_owned(), within }
             }
-            None => Field { path, name, within: None },
+            None => TreeField { path, name, within: None },
         }
     }
 }
@@ -65,7 +65,7 @@ impl Tree {
     /// # Errors
     /// When the path is malformed.
     pub fn field(&mut self, path: &str) -> Result<()> {
-        self.fields.push(Field::new(matching::parse(path)?));
+        self.fields.push(TreeField::new(matching::parse(path)?));
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Tree {
         for list in [CONTAINERS[2], CONTAINERS[0], CONTAINERS[1]] {
             let mut path: Vec<String> = list.split('.').map(str::to_owned).collect();
             path.extend(["[name=.*]".to_owned(), name.to_owned()]);
-            self.fields.push(Field::new(path));
+            self.fields.push(TreeField::new(path));
         }
     }
 

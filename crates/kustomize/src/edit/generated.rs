@@ -6,7 +6,7 @@ use super::{KustomizationFile, key_in};
 use crate::error::{Error, Result};
 use crate::load::fs::{FileSystem, Layered};
 use crate::load::paths;
-use crate::{Build, Options};
+use crate::{Build, BuildOptions};
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +285,8 @@ pub fn generator_problem(
     let [usual, others @ ..] = super::FILE_NAMES;
     let trial = Layered::over(files).with(&at(usual), kiln_yaml::emit(&Value::Map(trial)));
     let trial = others.into_iter().fold(trial, |trial, name| trial.without(&at(name)));
-    let options = Options { working_directory: directory.to_owned(), ..Options::default() };
+    let options =
+        BuildOptions { working_directory: directory.to_owned(), ..BuildOptions::default() };
     match Build::new(&trial, &options).run(directory) {
         Ok(_) => Ok(()),
         // The place is in a text that is generated.

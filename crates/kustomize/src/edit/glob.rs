@@ -14,14 +14,14 @@ pub fn matches(pattern: &str, path: &str) -> Result<bool> {
     let (mut token, mut at) = (0, 0);
     loop {
         let fits = match (tokens.get(token), path.get(at)) {
-            (Some(Token::Star), _) => {
+            (Some(GlobToken::Star), _) => {
                 retry = Some((token, at));
                 token += 1;
                 continue;
             }
-            (Some(Token::Any), Some(c)) => *c != '/',
-            (Some(Token::Is(wanted)), Some(c)) => wanted == c,
-            (Some(Token::OneOf(negated, ranges)), Some(c)) => {
+            (Some(GlobToken::Any), Some(c)) => *c != '/',
+            (Some(GlobToken::Is(wanted)), Some(c)) => wanted == c,
+            (Some(GlobToken::OneOf(negated, ranges)), Some(c)) => {
                 *c != '/' && ranges.iter().any(|(low, high)| (low..=high).contains(&c)) != *negated
             }
             (None, None) => return Ok(true),
@@ -46,22 +46,22 @@ pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', '\\'])
 }
 
-enum Token {
+enum GlobToken {
     Star,
     Any,
     Is(char),
     OneOf(bool, Vec<(char, char)>),
 }
 
-fn tokens(pattern: &str) -> Result<Vec<Token>> {
+fn tokens(pattern: &str) -> Result<Vec<GlobToken>> {
     let bad = || Error::new("syntax error in pattern").context(format_args!("{pattern:?}"));
     let mut tokens = Vec::new();
     let mut rest = pattern.chars().peekable();
     while let Some(c) = rest.next() {
         tokens.push(match c {
-            '*' => Token::Star,
-            '?' => Token::Any,
-            '\\' => Token::Is(rest.next().ok_or_else(bad)?),
+            '*' => GlobToken::Star,
+            '?' => GlobToken::Any,
+            '\\' => GlobToken::Is(rest.next().ok_or_else(bad)?),
             '[' => {
                 let negated = rest.next_if_eq(&'^').is_some();
                 let mut ranges = Vec::new();
@@ -89,9 +89,9 @@ fn tokens(pattern: &str) -> Result<Vec<Token>> {
                     };
                     ranges.push((low, high));
                 }
-                Token::OneOf(negated, ranges)
+                GlobToken::OneOf(negated, ranges)
             }
-            c => Token::Is(c),
+            c => GlobToken::Is(c),
         });
     }
     Ok(tokens)

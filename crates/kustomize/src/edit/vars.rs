@@ -148,14 +148,14 @@ fn find_targets(file: &Touched, name: &str, targets: &mut Vec<Value>) -> Result<
     Ok(())
 }
 
-type Found = (String, Option<(char, usize)>);
+type FoundVar = (String, Option<(char, usize)>);
 
 /// The paths of all texts that hold a variable, and how it is cut out of each.
 fn find(
     value: &Value,
     variable: &str,
     path: &mut Vec<String>,
-    found: &mut Vec<Found>,
+    found: &mut Vec<FoundVar>,
 ) -> Result<()> {
     match value {
         Value::Map(map) => {

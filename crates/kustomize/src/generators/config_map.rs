@@ -12,17 +12,17 @@ use crate::model::resource::{Behavior, Resource};
 
 /// Which of the two is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum GeneratedKind {
     ConfigMap,
     Secret,
 }
 
-impl Kind {
+impl GeneratedKind {
     /// The name of the built-in generator.
     pub(crate) fn generator(self) -> &'static str {
         match self {
-            Kind::ConfigMap => "ConfigMapGenerator",
-            Kind::Secret => "SecretGenerator",
+            GeneratedKind::ConfigMap => "ConfigMapGenerator",
+            GeneratedKind::Secret => "SecretGenerator",
         }
     }
 }
@@ -32,7 +32,7 @@ impl Kind {
 /// # Errors
 /// When it has no name, or a source is wrong.
 pub(crate) fn generate(
-    kind: Kind,
+    kind: GeneratedKind,
     args: &GeneratorArgs,
     global: Option<&GeneratorOptions>,
     site: &KustomizationSite<'_, '_>,
@@ -54,11 +54,11 @@ pub(crate) fn generate(
     }
     let mut object = Map::new();
     object.insert("apiVersion", "v1");
-    object.insert("kind", if kind == Kind::ConfigMap { "ConfigMap" } else { "Secret" });
+    object.insert("kind", if kind == GeneratedKind::ConfigMap { "ConfigMap" } else { "Secret" });
     object.insert("metadata", metadata);
     let pairs = key_values::load(args, site)?;
     match kind {
-        Kind::ConfigMap => {
+        GeneratedKind::ConfigMap => {
             for (key, bytes) in pairs {
                 let (field, text) = match String::from_utf8(bytes) {
                     Ok(text) => ("data", text),
@@ -69,7 +69,7 @@ pub(crate) fn generate(
                 }
             }
         }
-        Kind::Secret => {
+        GeneratedKind::Secret => {
             let kind = if args.secret_type.is_empty() { "Opaque" } else { &args.secret_type };
             object.insert("type", kind);
             let data: Map =

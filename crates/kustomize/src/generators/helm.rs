@@ -23,7 +23,7 @@ use crate::host::{Argument, Command, Finished};
 use crate::load::kustomization::HelmChart;
 use crate::load::loader::{LoadRestrictions, Root};
 use crate::load::paths;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::objects::Purpose;
 use crate::model::resource::Resource;
 
@@ -43,7 +43,7 @@ impl Chart {
     pub(crate) fn configured(
         mut chart: HelmChart,
         at: &LazyLocation,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Self> {
         let globals = target.kustomization.helm_globals.clone().unwrap_or_default();
@@ -96,7 +96,7 @@ impl Chart {
     }
 
     /// A chart in a directory below the kustomization that needs no check.
-    pub(crate) fn new(chart: HelmChart, target: &Target, home: String) -> Self {
+    pub(crate) fn new(chart: HelmChart, target: &KustomizationTarget, home: String) -> Self {
         Chart { chart, root: Rc::clone(&target.root), home }
     }
 

@@ -14,7 +14,7 @@ use std::fmt;
 
 use kiln_diagnostic::did_you_mean;
 #[cfg(test)]
-use kiln_testkit::Shape;
+use kiln_testkit::TypeShape;
 use kiln_value::{Key, Number, Path, Segment, Str, Value};
 
 /// Why a value does not fit a type.
@@ -37,7 +37,7 @@ impl fmt::Display for DecodeError {
 }
 
 /// Where the reader is and how strict it is.
-pub(crate) struct Reader {
+pub(crate) struct DecodeReader {
     refuse_unknown: bool,
     numbers_to_text: bool,
     path: Path,
@@ -51,7 +51,7 @@ pub(crate) trait Decode: Default {
     fn go_type() -> String;
 
     /// Reads a value into an existing one; the value is not null.
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError>;
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError>;
 
     /// Values of this type, each with this text in one of the places that take any, by the names of the fields on the way:
     /// so that tests of all fields know the new ones too.
@@ -60,7 +60,7 @@ pub(crate) trait Decode: Default {
 
     /// What the type is read from, to be compared with the tables of fields.
     #[cfg(test)]
-    fn shape() -> Shape;
+    fn shape() -> TypeShape;
 }
 
 /// Reads a value that must have exactly this form.
@@ -83,13 +83,14 @@ fn decode<T: Decode>(
     refuse_unknown: bool,
     numbers_to_text: bool,
 ) -> Result<T, DecodeError> {
-    let mut reader = Reader { refuse_unknown, numbers_to_text, path: Path::root(), owner: "" };
+    let mut reader =
+        DecodeReader { refuse_unknown, numbers_to_text, path: Path::root(), owner: "" };
     let mut decoded = T::default();
     reader.read_into(value, &mut decoded)?;
     Ok(decoded)
 }
 
-impl Reader {
+impl DecodeReader {
     /// Reads a value unless it is null.
     pub(crate) fn read_into<T: Decode>(
         &mut self,
@@ -192,7 +193,7 @@ impl Decode for String {
         "string".to_owned()
     }
 
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError> {
         let mut text = Str::default();
         text.read(value, reader)?;
         text.as_str().clone_into(self);
@@ -200,8 +201,8 @@ impl Decode for String {
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
-        Shape::String
+    fn shape() -> TypeShape {
+        TypeShape::String
     }
 
     #[cfg(test)]
@@ -215,7 +216,7 @@ impl Decode for Str {
         "string".to_owned()
     }
 
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError> {
         match value {
             Value::String(text) => *self = text.clone(),
             Value::Bool(_) | Value::Number(Number::Int(_) | Number::UInt(_))
@@ -232,8 +233,8 @@ impl Decode for Str {
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
-        Shape::String
+    fn shape() -> TypeShape {
+        TypeShape::String
     }
 
     #[cfg(test)]
@@ -247,7 +248,7 @@ impl Decode for bool {
         "bool".to_owned()
     }
 
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError> {
         match value {
             Value::Bool(b) => {
                 *self = *b;
@@ -258,8 +259,8 @@ impl Decode for bool {
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
-        Shape::Boolean
+    fn shape() -> TypeShape {
+        TypeShape::Boolean
     }
 
     #[cfg(test)]
@@ -273,7 +274,7 @@ impl Decode for i64 {
         "int".to_owned()
     }
 
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError> {
         let whole = match value {
             Value::Number(Number::Int(i)) => Some(*i),
             // JSON knows one kind of number: 3.0 is written as 3.
@@ -292,8 +293,8 @@ impl Decode for i64 {
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
-        Shape::Integer
+    fn shape() -> TypeShape {
+        TypeShape::Integer
     }
 
     #[cfg(test)]
@@ -307,14 +308,14 @@ impl Decode for Value {
         "interface {}".to_owned()
     }
 
-    fn read(&mut self, value: &Value, _: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, _: &mut DecodeReader) -> Result<(), DecodeError> {
         *self = value.clone();
         Ok(())
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
-        Shape::Any
+    fn shape() -> TypeShape {
+        TypeShape::Any
     }
 
     #[cfg(test)]
@@ -328,12 +329,12 @@ impl<T: Decode> Decode for Option<T> {
         T::go_type()
     }
 
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError> {
         self.get_or_insert_with(T::default).read(value, reader)
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
+    fn shape() -> TypeShape {
         T::shape()
     }
 
@@ -348,7 +349,7 @@ impl<T: Decode> Decode for Vec<T> {
         format!("[]{}", T::go_type())
     }
 
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError> {
         let Value::List(list) = value else {
             return Err(reader.mismatch(value, &Self::go_type()));
         };
@@ -362,8 +363,8 @@ impl<T: Decode> Decode for Vec<T> {
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
-        Shape::List(Box::new(T::shape()))
+    fn shape() -> TypeShape {
+        TypeShape::List(Box::new(T::shape()))
     }
 
     #[cfg(test)]
@@ -379,7 +380,7 @@ impl Decode for BTreeMap<String, String> {
         "map[string]string".to_owned()
     }
 
-    fn read(&mut self, value: &Value, reader: &mut Reader) -> Result<(), DecodeError> {
+    fn read(&mut self, value: &Value, reader: &mut DecodeReader) -> Result<(), DecodeError> {
         let Value::Map(map) = value else {
             return Err(reader.mismatch(value, &Self::go_type()));
         };
@@ -391,8 +392,8 @@ impl Decode for BTreeMap<String, String> {
     }
 
     #[cfg(test)]
-    fn shape() -> Shape {
-        Shape::Map
+    fn shape() -> TypeShape {
+        TypeShape::Map
     }
 
     #[cfg(test)]
@@ -431,7 +432,7 @@ macro_rules! record {
             fn read(
                 &mut self,
                 value: &kiln_value::Value,
-                reader: &mut $crate::load::decode::Reader,
+                reader: &mut $crate::load::decode::DecodeReader,
             ) -> std::result::Result<(), $crate::load::decode::DecodeError> {
                 reader.fields(value, $go, Self::FIELDS, |reader, at, value| {
                     let name = Self::FIELDS[at];
@@ -443,9 +444,9 @@ macro_rules! record {
             }
 
             #[cfg(test)]
-            fn shape() -> kiln_testkit::Shape {
+            fn shape() -> kiln_testkit::TypeShape {
                 let fields = vec![$(($key, <$type as $crate::load::decode::Decode>::shape())),*];
-                kiln_testkit::Shape::Fields(fields)
+                kiln_testkit::TypeShape::Fields(fields)
             }
 
             #[cfg(test)]

@@ -69,7 +69,7 @@ pub trait FileSystem {
     ///
     /// # Errors
     /// When it is not there, is not a directory, or when this file system cannot tell.
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+    fn list(&self, path: &str) -> Result<Vec<DirectoryEntry>, FileError> {
         let reason = "this file system does not list directories".to_owned();
         Err(FileError { operation: "open", path: path.to_owned(), reason })
     }
@@ -86,7 +86,7 @@ pub trait FileSystem {
 
 /// What is in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     pub name: String,
     pub is_directory: bool,
 }
@@ -167,14 +167,14 @@ impl FileSystem for Memory {
         self.files.contains_key(&paths::clean(path)).then_some(false)
     }
 
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+    fn list(&self, path: &str) -> Result<Vec<DirectoryEntry>, FileError> {
         let path = self.resolve(path)?.path;
         let entry = |all: &String, is_directory| {
             let name = (paths::parent(all) == path && *all != path).then(|| paths::base(all))?;
-            Some(Entry { name: name.to_owned(), is_directory })
+            Some(DirectoryEntry { name: name.to_owned(), is_directory })
         };
         let files = self.files.keys().filter_map(|file| entry(file, false));
-        let mut entries: Vec<Entry> = files
+        let mut entries: Vec<DirectoryEntry> = files
             .chain(self.directories.iter().filter_map(|directory| entry(directory, true)))
             .collect();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -250,7 +250,7 @@ impl FileSystem for Layered<'_> {
         }
     }
 
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+    fn list(&self, path: &str) -> Result<Vec<DirectoryEntry>, FileError> {
         let mut entries = self.below.list(path)?;
         let directory = paths::clean(path);
         for (file, contents) in &self.files {
@@ -258,7 +258,7 @@ impl FileSystem for Layered<'_> {
                 entries.retain(|entry| entry.name != paths::base(file));
                 if contents.is_some() {
                     let name = paths::base(file).to_owned();
-                    entries.push(Entry { name, is_directory: false });
+                    entries.push(DirectoryEntry { name, is_directory: false });
                 }
             }
         }
@@ -311,7 +311,7 @@ impl FileSystem for Disk {
         Some(found.is_file())
     }
 
-    fn list(&self, path: &str) -> Result<Vec<Entry>, FileError> {
+    fn list(&self, path: &str) -> Result<Vec<DirectoryEntry>, FileError> {
         let error = |reason: String| FileError { operation: "open", path: path.to_owned(), reason };
         let mut entries = Vec::new();
         for entry in std::fs::read_dir(path).map_err(|e| error(reason(&e)))? {
@@ -320,7 +320,7 @@ impl FileSystem for Disk {
             let name = entry.file_name().into_string();
             let name = name.map_err(|_| error("a name is not valid UTF-8".to_owned()))?;
             if kind.is_dir() || kind.is_file() {
-                entries.push(Entry { name, is_directory: kind.is_dir() });
+                entries.push(DirectoryEntry { name, is_directory: kind.is_dir() });
             }
         }
         entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -67,7 +67,7 @@ impl<'h> Files<'h> {
     pub(crate) fn new(
         system: &'h dyn FileSystem,
         fetch: &'h dyn Fetch,
-        options: &crate::Options,
+        options: &crate::BuildOptions,
     ) -> Self {
         Files {
             system,

@@ -22,7 +22,7 @@ pub(crate) const FILE_NAMES: [&str; 3] =
     ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
 /// A kustomization, where it is, and what it inherits from who uses it.
-pub(crate) struct Target {
+pub(crate) struct KustomizationTarget {
     pub(crate) root: Rc<Root>,
     pub(crate) kustomization: Kustomization,
     pub(crate) file_name: &'static str,
@@ -33,7 +33,7 @@ pub(crate) struct Target {
     pub(crate) helm_namespace: String,
 }
 
-impl Target {
+impl KustomizationTarget {
     /// Reads the kustomization file of a root.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Target {
             ))
             .at(place()));
         }
-        Ok(Target {
+        Ok(KustomizationTarget {
             root,
             kustomization,
             file_name,

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::running::{GRACE, Kind, Running, Started};
+use super::running::{GRACE, ProcessKind, Running, Started};
 use crate::host::Exit;
 
 /// Of what a process writes to standard error, this much is kept.
@@ -30,7 +30,7 @@ pub(super) struct Ended {
 
 /// What a process is given, and what it may use.
 pub(super) struct Job<'j> {
-    pub(super) kind: Kind,
+    pub(super) kind: ProcessKind,
     /// A name that no other run has.
     pub(super) name: &'j str,
     pub(super) input: &'j [u8],
@@ -38,7 +38,7 @@ pub(super) struct Job<'j> {
     pub(super) most_output: u64,
 }
 
-enum Event {
+enum ProcessEvent {
     Output(io::Result<Vec<u8>>),
     Errors(Vec<u8>),
 }
@@ -56,14 +56,14 @@ pub(super) fn run(mut command: Command, job: Job<'_>, running: &Running) -> io::
     let mut watched = Watched { child, events, output: None, errors: None };
 
     let outcome = match started.kind() {
-        Kind::Git => watched.until_its_end(deadline),
-        Kind::Tool | Kind::Plugin { .. } | Kind::Container { .. } => {
+        ProcessKind::Git => watched.until_its_end(deadline),
+        ProcessKind::Tool | ProcessKind::Plugin { .. } | ProcessKind::Container { .. } => {
             watched.until(deadline, || started.tell_output_ended())
         }
     };
     let why = match outcome {
         ProcessEnd::Ended(exit) => return watched.finish(exit, None, &started),
-        ProcessEnd::TooLong if *started.kind() == Kind::Git => {
+        ProcessEnd::TooLong if *started.kind() == ProcessKind::Git => {
             format!("hit {}s timeout", time.unwrap_or_default().as_secs())
         }
         ProcessEnd::TooLong => {
@@ -89,7 +89,7 @@ enum ProcessEnd {
 
 struct Watched {
     child: Child,
-    events: Receiver<Event>,
+    events: Receiver<ProcessEvent>,
     output: Option<io::Result<Vec<u8>>>,
     errors: Option<Vec<u8>>,
 }
@@ -131,8 +131,8 @@ impl Watched {
     fn gather(&mut self, deadline: Instant) -> bool {
         while self.output.is_none() || (self.errors.is_none() && !self.wrote_too_much()) {
             match self.events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(Event::Output(output)) => self.output = Some(output),
-                Ok(Event::Errors(errors)) => self.errors = Some(errors),
+                Ok(ProcessEvent::Output(output)) => self.output = Some(output),
+                Ok(ProcessEvent::Errors(errors)) => self.errors = Some(errors),
                 Err(RecvTimeoutError::Timeout) => return false,
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
@@ -172,7 +172,7 @@ fn exit(status: ExitStatus) -> Exit {
     Exit::Code(status.code().unwrap_or(-1))
 }
 
-fn carry(child: &mut Child, input: Vec<u8>, most_output: u64) -> Receiver<Event> {
+fn carry(child: &mut Child, input: Vec<u8>, most_output: u64) -> Receiver<ProcessEvent> {
     let (to, events) = mpsc::channel();
     if let Some(mut stdin) = child.stdin.take() {
         // A process that does not read its input is not a failure.
@@ -180,15 +180,15 @@ fn carry(child: &mut Child, input: Vec<u8>, most_output: u64) -> Receiver<Event>
     }
     if let Some(stdout) = child.stdout.take() {
         let to = to.clone();
-        thread::spawn(move || send(&to, Event::Output(read_at_most(stdout, most_output))));
+        thread::spawn(move || send(&to, ProcessEvent::Output(read_at_most(stdout, most_output))));
     }
     if let Some(stderr) = child.stderr.take() {
-        thread::spawn(move || send(&to, Event::Errors(keep_the_start(stderr))));
+        thread::spawn(move || send(&to, ProcessEvent::Errors(keep_the_start(stderr))));
     }
     events
 }
 
-fn send(to: &Sender<Event>, event: Event) {
+fn send(to: &Sender<ProcessEvent>, event: ProcessEvent) {
     // The stream is not read any more once the process was stopped.
     let _ = to.send(event);
 }

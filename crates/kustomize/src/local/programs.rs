@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::confinement::Confinement;
 use super::process::{self, Ended, Job};
-use super::running::{Kind, Running, new_name};
+use super::running::{ProcessKind, Running, new_name};
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished, Programs, Trust};
 
@@ -21,7 +21,7 @@ pub struct Local {
     /// The directories with executables named after API groups.
     pub group_plugin_homes: Vec<String>,
     /// How long and how much.
-    pub limits: Limits,
+    pub limits: ProgramLimits,
     /// Which files plugins may touch.
     pub confinement: Confinement,
     /// What is under way.
@@ -30,16 +30,16 @@ pub struct Local {
 
 /// What a program may use before it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProgramLimits {
     /// How long a plugin may run.
     pub time: Duration,
     /// How many bytes a program may write to standard output.
     pub output: u64,
 }
 
-impl Default for Limits {
+impl Default for ProgramLimits {
     fn default() -> Self {
-        Limits { time: Duration::from_secs(60), output: 64 << 20 }
+        ProgramLimits { time: Duration::from_secs(60), output: 64 << 20 }
     }
 }
 
@@ -89,14 +89,15 @@ impl Programs for Local {
             process.current_dir(&command.directory);
         }
         let (kind, time) = match command.trust {
-            Trust::Tool => (Kind::Tool, None),
+            Trust::Tool => (ProcessKind::Tool, None),
             Trust::Plugin(_) | Trust::Function { .. } => {
                 let leads_session = matches!(self.confinement, Confinement::Through(_));
-                (Kind::Plugin { leads_session }, Some(self.limits.time))
+                (ProcessKind::Plugin { leads_session }, Some(self.limits.time))
             }
-            Trust::Container => {
-                (Kind::Container { runtime: command.program.clone() }, Some(self.limits.time))
-            }
+            Trust::Container => (
+                ProcessKind::Container { runtime: command.program.clone() },
+                Some(self.limits.time),
+            ),
         };
         let most_output = self.limits.output;
         let job = Job { kind, name: &name, input: &command.input, time, most_output };

@@ -26,20 +26,20 @@ pub struct Running(Arc<RunningShared>);
 
 #[derive(Debug, Default)]
 struct RunningShared {
-    state: Mutex<State>,
+    state: Mutex<RunningState>,
     /// Told when a process has ended.
     fewer: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RunningState {
     is_over: bool,
     directories: BTreeSet<PathBuf>,
     processes: BTreeMap<u32, Stoppable>,
 }
 
 impl Running {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RunningState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl Running {
     pub(super) fn start(
         &self,
         command: &mut Command,
-        kind: Kind,
+        kind: ProcessKind,
         name: &str,
     ) -> io::Result<(Child, Started)> {
         command.env(processes::MARK, name);
@@ -139,7 +139,7 @@ impl Running {
         }
     }
 
-    fn going(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn going(&self) -> io::Result<MutexGuard<'_, RunningState>> {
         let state = self.state();
         if state.is_over { Err(io::ErrorKind::Interrupted.into()) } else { Ok(state) }
     }
@@ -175,7 +175,7 @@ impl Drop for TemporaryDirectory {
 
 /// What a process is, which says how it is stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProcessKind {
     /// The user's own tool, in the group of this process.
     Tool,
     /// `git`, which ends with what it started when it takes too long.
@@ -193,21 +193,21 @@ pub(super) enum Kind {
 }
 
 #[cfg(unix)]
-impl Kind {
+impl ProcessKind {
     /// Whether it leads a group of processes of its own.
     fn has_a_group(&self) -> bool {
         match self {
-            Kind::Tool => false,
+            ProcessKind::Tool => false,
             // Who is in another group cannot ask at the terminal for the passphrase of a key, so where children are
             // found without a group it gets none.
-            Kind::Git => !cfg!(target_os = "linux"),
-            Kind::Plugin { .. } | Kind::Container { .. } => true,
+            ProcessKind::Git => !cfg!(target_os = "linux"),
+            ProcessKind::Plugin { .. } | ProcessKind::Container { .. } => true,
         }
     }
 
     /// Whether it makes that group itself, once it runs.
     fn makes_its_group(&self) -> bool {
-        *self == Kind::Plugin { leads_session: true }
+        *self == ProcessKind::Plugin { leads_session: true }
     }
 }
 
@@ -236,7 +236,7 @@ impl Started {
         }
     }
 
-    pub(super) fn kind(&self) -> &Kind {
+    pub(super) fn kind(&self) -> &ProcessKind {
         &self.process.kind
     }
 
@@ -244,8 +244,10 @@ impl Started {
     pub(super) fn sweep(&self) {
         match self.process.kind {
             // What they leave running is theirs to decide.
-            Kind::Tool | Kind::Git => {}
-            Kind::Plugin { .. } | Kind::Container { .. } => self.process.signal(Signal::Kill),
+            ProcessKind::Tool | ProcessKind::Git => {}
+            ProcessKind::Plugin { .. } | ProcessKind::Container { .. } => {
+                self.process.signal(Signal::Kill);
+            }
         }
     }
 }
@@ -260,7 +262,7 @@ impl Drop for Started {
 #[derive(Clone, Debug)]
 struct Stoppable {
     pid: u32,
-    kind: Kind,
+    kind: ProcessKind,
     name: String,
 }
 
@@ -270,7 +272,7 @@ impl Stoppable {
         let before = self.others();
         self.signal(Signal::Terminate);
         has_ended(Instant::now() + GRACE);
-        if let Kind::Container { runtime } = &self.kind {
+        if let ProcessKind::Container { runtime } = &self.kind {
             kill_container(runtime, &self.name);
         }
         let mut killed = before;
@@ -294,8 +296,8 @@ impl Stoppable {
     fn others(&self) -> Vec<Seen> {
         match self.kind {
             // What they leave running is theirs to decide.
-            Kind::Tool => Vec::new(),
-            Kind::Git | Kind::Plugin { .. } | Kind::Container { .. } => {
+            ProcessKind::Tool => Vec::new(),
+            ProcessKind::Git | ProcessKind::Plugin { .. } | ProcessKind::Container { .. } => {
                 processes::started_by(self.pid, &self.name)
             }
         }

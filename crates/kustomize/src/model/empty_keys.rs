@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use kiln_schema::{Node, Schema};
+use kiln_schema::{Schema, SchemaNode};
 use kiln_value::{Path, Value};
 
 use crate::model::resource::Resource;
@@ -45,7 +45,7 @@ fn is_annotation(path: &Path) -> bool {
 /// The nulls in maps, but for lists whose elements do not merge.
 fn find<'s>(
     value: &Value,
-    node: Option<Node<'s>>,
+    node: Option<SchemaNode<'s>>,
     schema: &'s Schema,
     path: &mut Path,
     found: &mut Vec<Path>,

@@ -18,8 +18,13 @@ pub(crate) fn restyle(document: &Document, new: &Value, replaced: &[&Path]) -> O
     let places = document.places();
     let text = document.source().text();
     let comments = Comments::of(text, document.value(), &places, replaced)?;
-    let mut writer =
-        Writer { text, places: &places, original: document.value(), out: String::new(), comments };
+    let mut writer = StyleWriter {
+        text,
+        places: &places,
+        original: document.value(),
+        out: String::new(),
+        comments,
+    };
     for line in writer.comments.take_top() {
         writer.out.push_str(line);
         writer.out.push('\n');
@@ -28,7 +33,7 @@ pub(crate) fn restyle(document: &Document, new: &Value, replaced: &[&Path]) -> O
     writer.comments.are_written().then_some(writer.out)
 }
 
-struct Writer<'d> {
+struct StyleWriter<'d> {
     text: &'d str,
     places: &'d Places,
     original: &'d Value,
@@ -47,7 +52,7 @@ enum Begun {
     Item,
 }
 
-impl<'d> Writer<'d> {
+impl<'d> StyleWriter<'d> {
     /// How a value was written, if it was there before.
     fn written(&self, path: &Path) -> Option<&'d str> {
         self.original.get_path(path)?;

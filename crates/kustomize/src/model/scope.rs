@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use kiln_schema::{Schema, Scope, Version};
+use kiln_schema::{KindScope, KubernetesVersion, Schema};
 use kiln_value::{Str, Value};
 use rustc_hash::FxHashMap;
 
@@ -30,7 +30,7 @@ impl Scopes {
     /// The built-in schema; whether admission policies, which it lacks, belong to the cluster.
     pub(crate) fn new(knows_admission_policies: bool) -> Self {
         Scopes {
-            schema: RefCell::new(Schema::builtin(Version::V1_21)),
+            schema: RefCell::new(Schema::builtin(KubernetesVersion::V1_21)),
             chosen: Cell::new(false),
             builtin_used: Cell::new(false),
             known: RefCell::default(),
@@ -51,7 +51,7 @@ impl Scopes {
         if scope.is_none() {
             self.builtin_used.set(true);
         }
-        let answer = scope == Some(Scope::Cluster);
+        let answer = scope == Some(KindScope::Cluster);
         self.known.borrow_mut().insert(key, answer);
         answer
     }
@@ -83,9 +83,9 @@ impl Scopes {
     /// that is not built in) stays below it.
     pub(crate) fn choose_document(&self, document: &Value) -> Result<()> {
         let below = if self.builtin_used.get() {
-            Schema::builtin(Version::V1_21)
+            Schema::builtin(KubernetesVersion::V1_21)
         } else {
-            Schema::builtin_scopes(Version::V1_21)
+            Schema::builtin_scopes(KubernetesVersion::V1_21)
         };
         let schema = below.with_openapi(document).map_err(|error| Error::new(error.to_string()))?;
         *self.schema.borrow_mut() = schema;

@@ -11,41 +11,41 @@ use crate::model::resource::Resource;
 use crate::model::resources::{Resources, Slot};
 
 /// A part of an id that must match.
-enum Pattern {
+enum IdPattern {
     Any,
     /// A text without special characters, compared directly.
     Exactly(String),
     Regex(Box<Regex>),
 }
 
-impl Pattern {
+impl IdPattern {
     fn compile(text: &str) -> Result<Self> {
         if text.is_empty() {
-            return Ok(Pattern::Any);
+            return Ok(IdPattern::Any);
         }
         if text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'/')) {
-            return Ok(Pattern::Exactly(text.to_owned()));
+            return Ok(IdPattern::Exactly(text.to_owned()));
         }
         let regex = Regex::new(&format!("^(?:{text})$")).map_err(|e| Error::new(e.to_string()))?;
-        Ok(Pattern::Regex(Box::new(regex)))
+        Ok(IdPattern::Regex(Box::new(regex)))
     }
 
     fn matches(&self, text: &str) -> bool {
         match self {
-            Pattern::Any => true,
-            Pattern::Exactly(wanted) => wanted == text,
-            Pattern::Regex(regex) => regex.is_match(text),
+            IdPattern::Any => true,
+            IdPattern::Exactly(wanted) => wanted == text,
+            IdPattern::Regex(regex) => regex.is_match(text),
         }
     }
 }
 
 /// A selector, ready to use.
 pub(crate) struct Selection {
-    group: Pattern,
-    version: Pattern,
-    kind: Pattern,
-    name: Pattern,
-    namespace: Pattern,
+    group: IdPattern,
+    version: IdPattern,
+    kind: IdPattern,
+    name: IdPattern,
+    namespace: IdPattern,
     labels: Option<LabelSelector>,
     annotations: Option<LabelSelector>,
     names_an_id: bool,
@@ -60,11 +60,11 @@ impl Selection {
                 .map_err(|error| Error::new(error.to_string()))
         };
         Ok(Selection {
-            group: Pattern::compile(&selector.group)?,
-            version: Pattern::compile(&selector.version)?,
-            kind: Pattern::compile(&selector.kind)?,
-            name: Pattern::compile(&selector.name)?,
-            namespace: Pattern::compile(&selector.namespace)?,
+            group: IdPattern::compile(&selector.group)?,
+            version: IdPattern::compile(&selector.version)?,
+            kind: IdPattern::compile(&selector.kind)?,
+            name: IdPattern::compile(&selector.name)?,
+            namespace: IdPattern::compile(&selector.namespace)?,
             labels: texts(&selector.label_selector)?,
             annotations: texts(&selector.annotation_selector)?,
             names_an_id: selector.id() != ResId::default(),
@@ -117,7 +117,7 @@ impl Selection {
     /// The objects among which matches can be: those of one name, if it names one.
     pub(crate) fn candidates(&self, resources: &mut Resources) -> Vec<Slot> {
         match &self.name {
-            Pattern::Exactly(name) => resources.by_any_name(name),
+            IdPattern::Exactly(name) => resources.by_any_name(name),
             _ => resources.slots(),
         }
     }

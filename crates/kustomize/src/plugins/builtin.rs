@@ -6,20 +6,20 @@ use super::Plugin;
 use crate::build::session::{KustomizationSite, Session};
 use crate::build::steps::{Generate, MapGenerator};
 use crate::error::{Error, Result};
-use crate::generators::config_map::Kind;
+use crate::generators::config_map::GeneratedKind;
 use crate::generators::hash;
 use crate::generators::helm::Chart;
 use crate::generators::iam_policy::{self, IamPolicyConfig};
 use crate::load::decode::{self, Decode};
 use crate::load::kustomization::{GeneratorArgs, HelmChart};
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::resource::Resource;
 use crate::model::resources::Resources;
 use crate::transformers::Transform;
 use crate::transformers::images::{DigestAlgorithms, ImageConfig, Images};
 use crate::transformers::labels::{Annotations, Labels};
 use crate::transformers::namespace::Namespace;
-use crate::transformers::patches::{Json6902, Patch, StrategicMerge};
+use crate::transformers::patches::{Json6902, StrategicMerge, TransformPatch};
 use crate::transformers::prefix_suffix::{Affix, Both, Side};
 use crate::transformers::replacements::{ReplacementConfig, Replacements};
 use crate::transformers::replicas::Replicas;
@@ -50,14 +50,14 @@ pub const BUILTIN_PLUGINS: [&str; 18] = [
 /// The step that an object of apiVersion `builtin` configures.
 pub(super) fn load<'t>(
     config: &Resource,
-    target: &'t Target,
+    target: &'t KustomizationTarget,
     session: &Session<'_>,
 ) -> Result<Plugin<'t>> {
     let kind = config.kind().as_str();
     let site = target.site(session);
     let loaded = match kind {
-        "ConfigMapGenerator" => map_generator(Kind::ConfigMap, config, target, &site),
-        "SecretGenerator" => map_generator(Kind::Secret, config, target, &site),
+        "ConfigMapGenerator" => map_generator(GeneratedKind::ConfigMap, config, target, &site),
+        "SecretGenerator" => map_generator(GeneratedKind::Secret, config, target, &site),
         "IAMPolicyGenerator" => read::<IamPolicyConfig>(config, &site)
             .map(|config| Plugin::Generator(Box::new(IamPolicy(config)))),
         "HelmChartInflationGenerator" => read::<HelmChart>(config, &site)
@@ -74,9 +74,9 @@ pub(super) fn load<'t>(
 }
 
 fn map_generator<'t>(
-    kind: Kind,
+    kind: GeneratedKind,
     config: &Resource,
-    target: &'t Target,
+    target: &'t KustomizationTarget,
     site: &KustomizationSite<'_, '_>,
 ) -> Result<Plugin<'t>> {
     /// The name and namespace default to those of the configuration itself.
@@ -120,7 +120,7 @@ fn transformer(
         }
         "PatchTransformer" => {
             let shown = kiln_yaml::emit(config.object());
-            Box::new(Patch::load(&read(config, site)?, &shown, site, super::at(config))?)
+            Box::new(TransformPatch::load(&read(config, site)?, &shown, site, super::at(config))?)
         }
         "PrefixTransformer" => Box::new(Affix::configured(Side::Prefix, read(config, site)?)?),
         "SuffixTransformer" => Box::new(Affix::configured(Side::Suffix, read(config, site)?)?),
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_table_has_every_built_in_plugin() {
-        let builtin = |kind: &&kiln_fields::Kind| kind.api_versions == ["builtin"];
+        let builtin = |kind: &&kiln_fields::DocumentKind| kind.api_versions == ["builtin"];
         let listed: BTreeSet<&str> =
             kiln_fields::kinds().filter(builtin).map(|kind| kind.name).collect();
         assert_eq!(listed, BUILTIN_PLUGINS.into_iter().collect());

@@ -13,7 +13,7 @@ use crate::generators::helm::{self, refuse_options};
 use crate::load::decode;
 use crate::load::kustomization::{ChartArguments, HelmChart};
 use crate::load::paths;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::resource::Resource;
 
 /// The API group.
@@ -39,7 +39,7 @@ impl Chart {
     pub(super) fn configured(
         config: &Resource,
         at: &LazyLocation,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Self> {
         let kind = config.kind().as_str();
@@ -93,7 +93,11 @@ fn first_of<const N: usize>(texts: [&String; N]) -> String {
 }
 
 /// What stands under `generate`.
-fn arguments(config: &Resource, target: &Target, session: &Session<'_>) -> Result<ChartArguments> {
+fn arguments(
+    config: &Resource,
+    target: &KustomizationTarget,
+    session: &Session<'_>,
+) -> Result<ChartArguments> {
     let generate = config.object().get(GENERATE).unwrap_or(&Value::Null);
     decode::known(generate).map_err(|mut error| {
         let mut path = Path::root().join(GENERATE);

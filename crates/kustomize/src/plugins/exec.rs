@@ -8,7 +8,7 @@ use crate::build::session::Session;
 use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished, Trust};
 use crate::load::decode::record;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::resource::Resource;
 use crate::model::resources::Resources;
 
@@ -78,7 +78,7 @@ impl Exec {
     pub(super) fn configured(
         config: &Resource,
         listed: Listed,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Self> {
         let kind = config.original_id().gvk.kind.to_string();

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::host::{Argument, Command, Finished, Trust};
 use crate::load::decode::{self, record};
 use crate::load::loader::Root;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::annotations::LOCAL_CONFIG;
 use crate::model::resource::{Resource, scalar_text};
 use crate::model::resources::Resources;
@@ -62,7 +62,7 @@ impl Spec {
 }
 
 /// A function with its configuration.
-pub(crate) struct Function {
+pub(crate) struct PluginFunction {
     runtime: FunctionRuntime,
     defer_failure: bool,
     config: Value,
@@ -105,14 +105,14 @@ enum FunctionRuntime {
     Container { runtime: String, spec: ContainerSpec },
 }
 
-impl Function {
+impl PluginFunction {
     /// The function that a configuration object names, if it names one.
     ///
     /// # Errors
     /// When the annotation is malformed, or wants to run or mount what is not below the kustomization.
     pub(super) fn configured(
         config: &Resource,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Option<Self>> {
         let Some(spec) = spec_of(config.object(), config.id())? else { return Ok(None) };
@@ -124,7 +124,7 @@ impl Function {
         };
         // A configuration object passed validation: metadata is a map.
         let _ = object.set(["metadata", "annotations", LOCAL_CONFIG], "true");
-        Ok(Some(Function {
+        Ok(Some(PluginFunction {
             defer_failure: spec.defer_failure,
             written: spec.written().to_owned(),
             runtime: FunctionRuntime::configured(spec, &who, &target.root, session)?,
@@ -170,7 +170,7 @@ impl Function {
         // kustomize: names alone are for containers.
         let given = session.options.environment.iter().filter(|text| text.contains('='));
         let environment = given.map(|text| pair(text)).collect();
-        Ok(Some(Function {
+        Ok(Some(PluginFunction {
             defer_failure: spec.defer_failure,
             written: spec.written().to_owned(),
             runtime: FunctionRuntime::configured(spec, &who, root, session)?,

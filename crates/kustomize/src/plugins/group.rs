@@ -10,7 +10,7 @@ use super::{exchange, running};
 use crate::build::session::Session;
 use crate::error::{Error, Result};
 use crate::host::{Command, Exit, Finished, Trust};
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::id::split_api_version;
 use crate::model::resource::{Resource, scalar_text};
 use crate::model::resources::Resources;
@@ -38,7 +38,7 @@ impl Listed {
 }
 
 /// A program with the configurations of its group.
-pub(crate) struct Group {
+pub(crate) struct PluginGroup {
     group: String,
     program: String,
     configs: Vec<Resource>,
@@ -76,7 +76,7 @@ pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\\', '\0'])
 }
 
-impl Group {
+impl PluginGroup {
     /// The plugin of a group with its configurations, if there is one.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Group {
         configs: Vec<Resource>,
         listed: Listed,
         wanted: bool,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Option<Self>> {
         let Some(group) = configs.first().map(|config| config.id().gvk.group.to_string()) else {
@@ -97,7 +97,7 @@ impl Group {
                 .hint("make the file executable"));
         }
         let directory = target.root.path().to_owned();
-        Ok(Some(Group { group, program, configs, directory, wanted }))
+        Ok(Some(PluginGroup { group, program, configs, directory, wanted }))
     }
 
     pub(super) fn name(&self) -> &str {

@@ -21,7 +21,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_value::Segment;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-pub(crate) use function::Function;
+pub(crate) use function::PluginFunction;
 use group::Listed;
 pub(crate) use virtual_resources::{VirtualResources, virtual_resource};
 
@@ -31,7 +31,7 @@ use crate::build::steps::{Generate, GeneratorStep, TransformerStep};
 use crate::error::{Context, Error, Result};
 use crate::fields::lazy_location::{LazyLocation, LocatedDocument};
 use crate::host::Command;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::id::ResId;
 use crate::model::objects::Purpose;
 use crate::model::origin::{ConfiguredBy, Origin};
@@ -48,9 +48,9 @@ enum Plugin<'t> {
 
 /// A program that can do either.
 pub(crate) enum Program {
-    Function(function::Function),
+    Function(function::PluginFunction),
     Exec(exec::Exec),
-    Group(group::Group),
+    Group(group::PluginGroup),
 }
 
 /// The fields of a kustomization that name configurations.
@@ -63,7 +63,7 @@ pub(crate) const VALIDATORS: &str = "validators";
 /// # Errors
 /// When one of them cannot be read.
 pub(crate) fn configs(
-    target: &Target,
+    target: &KustomizationTarget,
     field: &str,
     session: &Session<'_>,
 ) -> Result<Vec<Resource>> {
@@ -97,7 +97,7 @@ pub(crate) fn configs(
 /// # Errors
 /// When one is unknown, not allowed, or wrongly configured.
 pub(crate) fn generators<'t>(
-    target: &'t Target,
+    target: &'t KustomizationTarget,
     configs: Vec<Resource>,
     session: &Session<'_>,
 ) -> Result<Vec<GeneratorStep<'t>>> {
@@ -128,7 +128,7 @@ pub(crate) fn generators<'t>(
 /// # Errors
 /// When one is unknown, not allowed, or wrongly configured.
 pub(crate) fn transformers(
-    target: &Target,
+    target: &KustomizationTarget,
     configs: Vec<Resource>,
     session: &Session<'_>,
 ) -> Result<Vec<TransformerStep>> {
@@ -181,7 +181,7 @@ fn at(config: &Resource) -> LazyLocation {
 fn load<'t>(
     config: &Resource,
     listed: Listed,
-    target: &'t Target,
+    target: &'t KustomizationTarget,
     session: &Session<'_>,
 ) -> Result<Plugin<'t>> {
     let loaded = || {
@@ -209,15 +209,15 @@ fn load<'t>(
 fn program(
     config: &Resource,
     listed: Listed,
-    target: &Target,
+    target: &KustomizationTarget,
     session: &Session<'_>,
 ) -> Result<Program> {
-    if let Some(function) = function::Function::configured(config, target, session)? {
+    if let Some(function) = function::PluginFunction::configured(config, target, session)? {
         return Ok(Program::Function(function));
     }
     if exec::find(config, session).is_none() {
         let configs = vec![config.clone()];
-        let plugin = group::Group::configured(configs, listed, true, target, session)?;
+        let plugin = group::PluginGroup::configured(configs, listed, true, target, session)?;
         if let Some(plugin) = plugin {
             return Ok(Program::Group(plugin));
         }

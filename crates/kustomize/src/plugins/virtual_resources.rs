@@ -4,13 +4,13 @@
 
 use kiln_value::Value;
 
-use super::group::{self, Group, Listed};
+use super::group::{self, Listed, PluginGroup};
 use super::{Program, at, chart, exec, function, origin_of};
 use crate::build::session::Session;
 use crate::build::steps::{self, GeneratorStep, TransformerStep};
 use crate::error::{Context, Result};
 use crate::fields::config::Config;
-use crate::load::target::Target;
+use crate::load::target::KustomizationTarget;
 use crate::model::objects::Purpose;
 use crate::model::resource::{Resource, scalar_text};
 use crate::model::resources::Resources;
@@ -59,7 +59,7 @@ impl VirtualResources {
     /// When a configuration or a patch cannot be read or applied.
     pub(crate) fn take(
         generators: &mut Vec<Resource>,
-        target: &Target,
+        target: &KustomizationTarget,
         config: &Config,
         session: &Session<'_>,
     ) -> Result<Self> {
@@ -96,7 +96,7 @@ impl VirtualResources {
     /// One generator for each group, and one for each chart.
     pub(crate) fn generators<'t>(
         &self,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Vec<GeneratorStep<'t>>> {
         let mut steps = Vec::new();
@@ -111,8 +111,9 @@ impl VirtualResources {
                 continue;
             }
             let (origin, at) = (origin_of(&configs[0]), at(&configs[0]));
-            let plugin = Group::configured(configs, Listed::Generators, true, target, session)
-                .map_err(|error| error.at(at.place()))?;
+            let plugin =
+                PluginGroup::configured(configs, Listed::Generators, true, target, session)
+                    .map_err(|error| error.at(at.place()))?;
             if let Some(plugin) = plugin {
                 steps.push(GeneratorStep { what: Box::new(Program::Group(plugin)), origin, at });
             }
@@ -123,7 +124,7 @@ impl VirtualResources {
     /// One transformer for each group: what generates is asked to transform too.
     pub(crate) fn transformers(
         &self,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Vec<TransformerStep>> {
         let mut steps = Vec::new();
@@ -137,8 +138,9 @@ impl VirtualResources {
             if !wanted && Self::is_chart(&configs[0], Listed::Transformers, session) {
                 continue;
             }
-            let plugin = Group::configured(configs, Listed::Transformers, wanted, target, session)
-                .map_err(|error| error.at(at.place()))?;
+            let plugin =
+                PluginGroup::configured(configs, Listed::Transformers, wanted, target, session)
+                    .map_err(|error| error.at(at.place()))?;
             if let Some(plugin) = plugin {
                 steps.push(TransformerStep { what: Box::new(Program::Group(plugin)), origin, at });
             }
@@ -149,7 +151,7 @@ impl VirtualResources {
     /// The other configurations under `transformers`.
     pub(crate) fn others(
         &mut self,
-        target: &Target,
+        target: &KustomizationTarget,
         session: &Session<'_>,
     ) -> Result<Vec<Resource>> {
         match self.others.take() {

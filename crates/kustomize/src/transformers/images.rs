@@ -25,11 +25,11 @@ record! {
 
 /// Rewrites images. All entries of a kustomization are one step, so that objects are walked once.
 pub(crate) struct Images {
-    entries: Vec<Entry>,
+    entries: Vec<ImageEntry>,
     specs: Specs,
 }
 
-struct Entry {
+struct ImageEntry {
     image: Image,
     /// `None`: the name is not a regular expression, and so fits no image.
     pattern: Option<Regex>,
@@ -58,7 +58,7 @@ impl DigestAlgorithms {
 
 impl Images {
     pub(crate) fn new(images: &[Image], specs: Specs, digests: DigestAlgorithms) -> Self {
-        let entry = |image: &Image| Entry {
+        let entry = |image: &Image| ImageEntry {
             image: image.clone(),
             // kustomize 5.8.1 crashes on a name that is not a regular expression; here it matches nothing in any release.
             pattern: Regex::new(&format!(
@@ -111,7 +111,7 @@ impl Images {
 }
 
 /// A field with an image, and how often kustomize comes by with each entry.
-struct Field {
+struct ImageField {
     path: Path,
     visits: usize,
 }
@@ -121,7 +121,7 @@ fn find_in_containers(
     value: &Value,
     path: &mut Path,
     in_containers: bool,
-    fields: &mut Vec<Field>,
+    fields: &mut Vec<ImageField>,
 ) -> Result<()> {
     match value {
         Value::List(list) => {
@@ -135,7 +135,7 @@ fn find_in_containers(
                         }
                         (Value::Map(_), Some(Value::Null) | None) => {}
                         (Value::Map(_), Some(_)) => {
-                            fields.push(Field { path: path.join("image"), visits: 1 });
+                            fields.push(ImageField { path: path.join("image"), visits: 1 });
                         }
                         (Value::Null, _) => {}
                         (other, _) => return Err(wrong_node_kind("MappingNode", other)),
@@ -160,7 +160,7 @@ fn find_in_containers(
 fn find_by_spec(
     spec: &FieldSpec,
     resource: &Resource,
-    fields: &mut Vec<Field>,
+    fields: &mut Vec<ImageField>,
     null_lists: &mut Vec<Path>,
 ) -> Result<()> {
     let parts = crate::fields::field_spec::split_path(&spec.path, '/');
@@ -171,7 +171,7 @@ fn find_by_spec(
     for path in walk.found {
         match fields.iter_mut().find(|field| field.path == path) {
             Some(field) => field.visits += 1,
-            None => fields.push(Field { path, visits: 1 }),
+            None => fields.push(ImageField { path, visits: 1 }),
         }
     }
     Ok(())
@@ -222,7 +222,7 @@ impl Walk<'_> {
     }
 }
 
-impl Entry {
+impl ImageEntry {
     /// The image as this entry wants it, if it means this image.
     fn rewrite(&self, image: &str) -> Option<String> {
         if !self.pattern.as_ref()?.is_match(image) {

@@ -48,8 +48,8 @@ record! {
 }
 
 /// One entry of `patches`.
-pub(crate) struct Patch {
-    body: Body,
+pub(crate) struct TransformPatch {
+    body: TransformPatchBody,
     target: Option<Selection>,
     options: PatchOptions,
     /// `[path: "x"]` or `[patch: "…"]`, for messages.
@@ -57,14 +57,14 @@ pub(crate) struct Patch {
     at: LazyLocation,
 }
 
-enum Body {
+enum TransformPatchBody {
     Merge(Vec<Resource>),
     Json(LocatedJsonPatch),
     /// Nothing but comments.
     Nothing,
 }
 
-impl Patch {
+impl TransformPatch {
     /// Reads a patch; `shown` is its configuration as text, `place` the entry of the file.
     ///
     /// # Errors
@@ -105,9 +105,9 @@ impl Patch {
                     "illegally qualifies as both an SM and JSON patch: {source}"
                 )));
             }
-            (Ok(merge), _) if merge.is_empty() => Body::Nothing,
-            (Ok(merge), _) => Body::Merge(merge),
-            (Err(_), Ok(json)) => Body::Json(json),
+            (Ok(merge), _) if merge.is_empty() => TransformPatchBody::Nothing,
+            (Ok(merge), _) => TransformPatchBody::Merge(merge),
+            (Err(_), Ok(json)) => TransformPatchBody::Json(json),
             (Err(merge), Err(json)) => {
                 let why = if text.trim_ascii_start().starts_with(b"- ")
                     || text.trim_ascii_start().starts_with(b"[")
@@ -121,7 +121,7 @@ impl Patch {
                     .hint(why.message().to_owned()));
             }
         };
-        Ok(Patch {
+        Ok(TransformPatch {
             body,
             target: config.target.as_ref().map(Selection::compile).transpose()?,
             options: config.options.clone().unwrap_or_default(),
@@ -218,34 +218,39 @@ fn inline_name(site: &KustomizationSite<'_, '_>) -> String {
     )
 }
 
-impl Transform for Patch {
+impl Transform for TransformPatch {
     fn kind(&self) -> &str {
         "PatchTransformer"
     }
 
     fn transform(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         match &self.body {
-            Body::Nothing => Ok(()),
-            Body::Merge(patches) => self.merge(patches, resources, session),
-            Body::Json(patch) => self.apply_json(patch, resources, session),
+            TransformPatchBody::Nothing => Ok(()),
+            TransformPatchBody::Merge(patches) => self.merge(patches, resources, session),
+            TransformPatchBody::Json(patch) => self.apply_json(patch, resources, session),
         }
     }
 
     fn patch_virtual(&self, resources: &mut Resources, session: &Session<'_>) -> Result<()> {
         let selected = self.target.as_ref().map(|target| target.select(resources));
         match (&self.body, selected) {
-            (Body::Nothing, _) | (Body::Json(_), None) => Ok(()),
-            (Body::Merge(patches), None) => {
+            (TransformPatchBody::Nothing, _) | (TransformPatchBody::Json(_), None) => Ok(()),
+            (TransformPatchBody::Merge(patches), None) => {
                 merge_where_found(patches, &self.options, resources, session)
             }
-            (Body::Merge(patches), Some(selected)) => selected.into_iter().try_for_each(|slot| {
-                patches.iter().map(for_targets).try_for_each(|patch| {
-                    merge_into(&patch, slot, &self.options, resources, session)
+            (TransformPatchBody::Merge(patches), Some(selected)) => {
+                selected.into_iter().try_for_each(|slot| {
+                    patches.iter().map(for_targets).try_for_each(|patch| {
+                        merge_into(&patch, slot, &self.options, resources, session)
+                    })
                 })
-            }),
-            (Body::Json(patch), Some(selected)) => selected.into_iter().try_for_each(|slot| {
-                resources.update(slot, &session.scopes, |resource| patch.apply(resource, session))
-            }),
+            }
+            (TransformPatchBody::Json(patch), Some(selected)) => {
+                selected.into_iter().try_for_each(|slot| {
+                    resources
+                        .update(slot, &session.scopes, |resource| patch.apply(resource, session))
+                })
+            }
         }
     }
 }

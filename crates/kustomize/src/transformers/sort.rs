@@ -40,9 +40,9 @@ pub(crate) fn legacy(resources: &mut Vec<Resource>, first: &[&str], last: &[&str
     for (at, kind) in last.iter().enumerate() {
         ranks.insert(kind, at as i64 + 1);
     }
-    let mut keyed: Vec<(Key, Resource)> = std::mem::take(resources)
+    let mut keyed: Vec<(SortKey, Resource)> = std::mem::take(resources)
         .into_iter()
-        .map(|resource| (Key::new(resource.id(), &ranks), resource))
+        .map(|resource| (SortKey::new(resource.id(), &ranks), resource))
         .collect();
     keyed.sort_by(|a, b| a.0.cmp(&b.0));
     resources.extend(keyed.into_iter().map(|(_, resource)| resource));
@@ -50,7 +50,7 @@ pub(crate) fn legacy(resources: &mut Vec<Resource>, first: &[&str], last: &[&str
 
 /// What sorts an object.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct SortKey {
     rank: i64,
     /// Core Namespaces come before Namespace kinds of other groups.
     other_namespace: bool,
@@ -59,11 +59,11 @@ struct Key {
     name: String,
 }
 
-impl Key {
+impl SortKey {
     fn new(id: &ResId, ranks: &FxHashMap<&str, i64>) -> Self {
         // kustomize joins the parts with `|`, which sorts after every letter and below `~`.
         let or = |text: &str, none: &str| format!("{}|", if text.is_empty() { none } else { text });
-        Key {
+        SortKey {
             rank: ranks.get(id.gvk.kind.as_str()).copied().unwrap_or(0),
             other_namespace: id.gvk.kind == "Namespace" && !id.gvk.group.is_empty(),
             gvk: id.gvk.sort_text(),

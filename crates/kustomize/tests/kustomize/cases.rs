@@ -7,7 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kiln_kustomize::fs::Memory;
-use kiln_kustomize::{Build, LoadRestrictions, Options, Reorder};
+use kiln_kustomize::{Build, BuildOptions, LoadRestrictions, Reorder};
 use kiln_testkit::{Case, Expected, difference};
 use kiln_value::Value;
 
@@ -91,8 +91,9 @@ fn entries<'a>(case: &'a Case, field: &str) -> impl Iterator<Item = (&'a str, &'
         .map(|(path, text)| (path.as_str(), text.as_str().expect("a file is text")))
 }
 
-fn options(case: &Case) -> Options {
-    let mut options = Options { working_directory: FOLDER.to_owned(), ..Options::default() };
+fn options(case: &Case) -> BuildOptions {
+    let mut options =
+        BuildOptions { working_directory: FOLDER.to_owned(), ..BuildOptions::default() };
     let flags = case.get("flags").and_then(Value::as_list);
     let flags: Vec<&str> =
         flags.into_iter().flat_map(|f| f.iter()).filter_map(Value::as_str).collect();

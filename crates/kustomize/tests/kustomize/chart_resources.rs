@@ -1,7 +1,7 @@
 //! `Chart` resources of `helm.kustomize.io`: generated without a flag, then customized.
 
 use kiln_kustomize::fs::Memory;
-use kiln_kustomize::{Build, Options};
+use kiln_kustomize::{Build, BuildOptions};
 
 const CHART: &str = "groupVersion: helm.kustomize.io/v1beta1\nkind: Chart\n";
 
@@ -20,13 +20,13 @@ fn tree(kustomization: &str, chart: &str) -> Memory {
 
 fn built(kustomization: &str, chart: &str) -> String {
     let tree = tree(kustomization, chart);
-    Build::new(&tree, &Options::default()).run("/app").unwrap().yaml
+    Build::new(&tree, &BuildOptions::default()).run("/app").unwrap().yaml
 }
 
 /// The message, and the line and column that it points to.
 fn refused(kustomization: &str, chart: &str) -> (String, String) {
     let tree = tree(kustomization, chart);
-    let failed = Build::new(&tree, &Options::default()).run("/app").unwrap_err();
+    let failed = Build::new(&tree, &BuildOptions::default()).run("/app").unwrap_err();
     let place = failed.error.place().map(|place| {
         let position = place.position();
         format!("{}:{}:{}", place.source().name(), position.line, position.column)

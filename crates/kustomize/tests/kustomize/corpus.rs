@@ -6,7 +6,7 @@ use std::path::Path;
 use kiln_kustomize::fs::Disk;
 use kiln_kustomize::local::Local;
 use kiln_kustomize::{
-    Build, ChartRenderer, Failed, Helm, KustomizeVersion, LoadRestrictions, Options, Output,
+    Build, BuildOptions, ChartRenderer, Failed, Helm, KustomizeVersion, LoadRestrictions, Output,
     ReleaseBehavior, Reorder,
 };
 use kiln_testkit::{Tally, corpus, difference};
@@ -211,10 +211,10 @@ fn check_warnings(meta: &Value, output: &Output) -> Result<(), String> {
 
 fn build(input: &str, root: &str, version: &str, flags: &[String]) -> Result<Output, Box<Failed>> {
     let version = KustomizeVersion::parse(version).expect("a version that is known");
-    let mut options = Options {
+    let mut options = BuildOptions {
         working_directory: input.to_owned(),
         behavior: ReleaseBehavior::of(version),
-        ..Options::default()
+        ..BuildOptions::default()
     };
     let mut flags = flags.iter().map(String::as_str);
     while let Some(flag) = flags.next() {

@@ -1,10 +1,10 @@
 //! Trees that are wrong or mean harm: clear errors, with places, within counted limits.
 
 use kiln_kustomize::fs::Memory;
-use kiln_kustomize::{Build, Error, Fetch, Options, Output, Reorder, Repository};
+use kiln_kustomize::{Build, BuildOptions, Error, Fetch, Output, Reorder, Repository};
 
 fn build(tree: &Memory, directory: &str) -> Result<Output, Error> {
-    let options = Options { reorder: Reorder::None, ..Options::default() };
+    let options = BuildOptions { reorder: Reorder::None, ..BuildOptions::default() };
     Build::new(tree, &options).run(directory).map_err(|failed| failed.error)
 }
 
@@ -60,7 +60,7 @@ fn what_comes_from_elsewhere_names_no_repository_of_this_machine() {
         .with("clones/chain/kustomization.yaml", "resources: ['file:///home/me/private']\n")
         .with("clones/private/kustomization.yaml", "resources: [pod.yaml]\n")
         .with("clones/private/pod.yaml", POD);
-    let options = Options::default();
+    let options = BuildOptions::default();
     let build = |directory| Build::new(&tree, &options).fetch(&Clones).run(directory);
     for directory in ["/app", "https://git.example/o/hostile"] {
         let error = build(directory).map(|output| output.yaml).unwrap_err().error.to_string();

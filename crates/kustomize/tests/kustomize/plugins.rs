@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use kiln_kustomize::fs::{FileError, FileSystem, Memory, Resolved};
 use kiln_kustomize::{
-    Build, Command, Exit, Failed, Finished, Options, Output, Programs, Result, Trust,
+    Build, BuildOptions, Command, Exit, Failed, Finished, Output, Programs, Result, Trust,
 };
 
 /// A tree in which everything below `/plugins` can be executed.
@@ -72,7 +72,7 @@ fn tree() -> Memory {
 }
 
 fn build(tree: Memory, host: &dyn Programs) -> std::result::Result<Output, Box<Failed>> {
-    let options = Options { enable_plugins: true, ..Options::default() };
+    let options = BuildOptions { enable_plugins: true, ..BuildOptions::default() };
     Build::new(&Tree(tree), &options).programs(host).run("/app")
 }
 
@@ -142,7 +142,7 @@ fn a_plugin_sees_objects_without_anything_that_is_not_theirs() {
 
 #[test]
 fn one_that_cannot_be_asked_fails_the_build_at_its_configuration() {
-    let options = Options { enable_plugins: true, ..Options::default() };
+    let options = BuildOptions { enable_plugins: true, ..BuildOptions::default() };
     let failed = Build::new(&Tree(tree()), &options).run("/app").unwrap_err();
     assert!(failed.error.to_string().contains("unable to load plugin A ("), "{failed}");
     struct Broken;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use kiln_kustomize::fs::Memory;
-use kiln_kustomize::{Build, Options, Phase, What};
+use kiln_kustomize::{Build, BuildOptions, Phase, What};
 
 fn tree() -> Memory {
     Memory::new()
@@ -21,7 +21,7 @@ fn tree() -> Memory {
 
 #[test]
 fn every_step_that_touched_an_object_is_told() {
-    let options = Options { explain: true, ..Options::default() };
+    let options = BuildOptions { explain: true, ..BuildOptions::default() };
     let output = Build::new(&tree(), &options).run("/").unwrap();
     let told: Vec<(What, &str, &str)> = output
         .touches
@@ -58,7 +58,7 @@ fn work_is_counted_and_timed_by_the_hosts_clock() {
         ticks.set(ticks.get() + 1);
         Duration::from_millis(ticks.get())
     };
-    let options = Options::default();
+    let options = BuildOptions::default();
     let output = Build::new(&tree(), &options).clock(&now).run("/").unwrap();
     let stats = &output.stats;
     // The patch is a document too.
@@ -85,7 +85,7 @@ fn reading_grows_with_the_input_and_no_faster() {
             format!("namePrefix: p-\nresources: [{below}]\n"),
         );
     }
-    let output = Build::new(&tree, &Options::default()).run("/o49").unwrap();
+    let output = Build::new(&tree, &BuildOptions::default()).run("/o49").unwrap();
     assert_eq!((output.stats.kustomizations, output.stats.documents), (51, 1));
 }
 
@@ -96,7 +96,7 @@ fn what_is_kept_where_kustomize_loses_it_is_a_warning() {
         let tree = Memory::new()
             .with("r.yaml", object)
             .with("kustomization.yaml", format!("resources: [r.yaml]\n{kustomization}"));
-        let output = Build::new(&tree, &Options::default()).run("/").unwrap();
+        let output = Build::new(&tree, &BuildOptions::default()).run("/").unwrap();
         output.warnings.into_iter().map(|warning| warning.message).collect()
     };
     let thing = |number: &str| {

@@ -1,8 +1,15 @@
-//! The kinds that an API server of Kubernetes 1.36 serves, one line each, as its discovery lists them.
+//! The kinds that an API server of Kubernetes 1.36 serves, as its discovery lists them.
 //!
-//! Sorted by kind, group and version, so that lookups need no preparation.
+//! Servers of other versions are asked for theirs; without a server, this is the version that Kiln goes by.
 
-use super::{Kind, Names, Subresource, Verbs};
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use kiln_value::Str;
+
+use super::{Kind, KindNames, Subresource, Verbs};
+use crate::gvk::GroupVersion;
+use crate::kubernetes::{KindRow, SubresourceRow, TABLE_1_36, kind_rows};
 
 const ALL: Verbs =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -35,137 +42,47 @@ const fn sub(
     Subresource { name, api_version, kind, verbs }
 }
 
-type List = &'static [&'static str];
-type Subresources = &'static [Subresource];
-
-#[allow(clippy::too_many_arguments, reason = "one call is one line of the table below")]
-const fn namespaced(
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    short_names: List,
-    categories: List,
-    subresources: Subresources,
-    verbs: Verbs,
-) -> Kind {
-    row(group, version, kind, plural, true, short_names, categories, subresources, verbs)
+/// The built-in kinds, sorted by kind, group and version.
+pub(super) fn kinds() -> &'static [Kind] {
+    static KINDS: LazyLock<Vec<Kind>> = LazyLock::new(|| {
+        let mut kinds: Vec<Kind> = kind_rows(TABLE_1_36).map(of_row).collect();
+        kinds.sort_by(|a, b| a.order().cmp(&b.order()));
+        kinds
+    });
+    &KINDS
 }
 
-#[allow(clippy::too_many_arguments, reason = "one call is one line of the table below")]
-const fn cluster(
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    short_names: List,
-    categories: List,
-    subresources: Subresources,
-    verbs: Verbs,
-) -> Kind {
-    row(group, version, kind, plural, false, short_names, categories, subresources, verbs)
-}
-
-#[allow(clippy::too_many_arguments, reason = "one call is one line of the table below")]
-const fn row(
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    namespaced: bool,
-    short_names: List,
-    categories: List,
-    subresources: Subresources,
-    verbs: Verbs,
-) -> Kind {
-    use std::borrow::Cow::Borrowed;
-
-    use kiln_value::Str;
+fn of_row(row: KindRow<'static>) -> Kind {
+    let GroupVersion { group, version } = GroupVersion::parse(row.api_version);
+    // Read once, and kept as long as the process.
+    let names = |names: Vec<&'static str>| KindNames::Fixed(names.leak());
     Kind {
-        group: Str::new_static(group),
-        version: Str::new_static(version),
-        kind: Str::new_static(kind),
-        plural: Str::new_static(plural),
+        group,
+        version,
+        kind: Str::new_static(row.kind),
+        plural: Str::new_static(row.plural),
         singular: None,
         list_kind: None,
-        namespaced,
-        short_names: Names::Fixed(short_names),
-        categories: Names::Fixed(categories),
-        subresources: Borrowed(subresources),
-        verbs,
+        namespaced: row.namespaced,
+        short_names: names(row.short_names),
+        categories: names(row.categories),
+        subresources: Cow::Owned(row.subresources.iter().map(of_subresource).collect()),
+        verbs: verbs_of(&row.verbs),
         served: true,
         storage: true,
     }
 }
 
-#[rustfmt::skip]
-pub(super) static KINDS: [Kind; 68] = [
-    cluster("apiregistration.k8s.io", "v1", "APIService", "apiservices", &[], &["api-extensions"], &[STATUS], ALL),
-    namespaced("", "v1", "Binding", "bindings", &[], &[], &[], CREATE),
-    cluster("storage.k8s.io", "v1", "CSIDriver", "csidrivers", &[], &[], &[], ALL),
-    cluster("storage.k8s.io", "v1", "CSINode", "csinodes", &[], &[], &[], ALL),
-    namespaced("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", &[], &[], &[], ALL),
-    cluster("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", &["csr"], &[], &[sub("approval", "", "CertificateSigningRequest", READ_WRITE), STATUS], ALL),
-    cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", &[], &[], &[], ALL),
-    cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", &[], &[], &[], ALL),
-    cluster("", "v1", "ComponentStatus", "componentstatuses", &["cs"], &[], &[], READ_LIST),
-    namespaced("", "v1", "ConfigMap", "configmaps", &["cm"], &[], &[], ALL),
-    namespaced("apps", "v1", "ControllerRevision", "controllerrevisions", &[], &[], &[], ALL),
-    namespaced("batch", "v1", "CronJob", "cronjobs", &["cj"], &["all"], &[STATUS], ALL),
-    cluster("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", &["crd", "crds"], &["api-extensions"], &[STATUS], ALL),
-    namespaced("apps", "v1", "DaemonSet", "daemonsets", &["ds"], &["all"], &[STATUS], ALL),
-    namespaced("apps", "v1", "Deployment", "deployments", &["deploy"], &["all"], &[SCALE, STATUS], ALL),
-    cluster("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", &[], &[], &[], ALL),
-    namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", &[], &[], &[], ALL),
-    namespaced("", "v1", "Endpoints", "endpoints", &["ep"], &[], &[], ALL),
-    namespaced("", "v1", "Event", "events", &["ev"], &[], &[], ALL),
-    namespaced("events.k8s.io", "v1", "Event", "events", &["ev"], &[], &[], ALL),
-    cluster("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", &[], &[], &[STATUS], ALL),
-    namespaced("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"], &["all"], &[STATUS], ALL),
-    namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", &["hpa"], &["all"], &[STATUS], ALL),
-    cluster("networking.k8s.io", "v1", "IPAddress", "ipaddresses", &["ip"], &[], &[], ALL),
-    namespaced("networking.k8s.io", "v1", "Ingress", "ingresses", &["ing"], &[], &[STATUS], ALL),
-    cluster("networking.k8s.io", "v1", "IngressClass", "ingressclasses", &[], &[], &[], ALL),
-    namespaced("batch", "v1", "Job", "jobs", &[], &["all"], &[STATUS], ALL),
-    namespaced("coordination.k8s.io", "v1", "Lease", "leases", &[], &[], &[], ALL),
-    namespaced("", "v1", "LimitRange", "limitranges", &["limits"], &[], &[], ALL),
-    namespaced("authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews", &[], &[], &[], CREATE),
-    cluster("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", &[], &["api-extensions"], &[], ALL),
-    cluster("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", &[], &["api-extensions"], &[], ALL),
-    cluster("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", &[], &["api-extensions"], &[], ALL),
-    cluster("", "v1", "Namespace", "namespaces", &["ns"], &[], &[sub("finalize", "", "Namespace", UPDATE), STATUS], NO_COLLECTION),
-    namespaced("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", &["netpol"], &[], &[], ALL),
-    cluster("", "v1", "Node", "nodes", &["no"], &[], &[sub("proxy", "", "NodeProxyOptions", PROXY), STATUS], ALL),
-    cluster("", "v1", "PersistentVolume", "persistentvolumes", &["pv"], &[], &[STATUS], ALL),
-    namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", &["pvc"], &[], &[STATUS], ALL),
-    namespaced("", "v1", "Pod", "pods", &["po"], &["all"], &[sub("attach", "", "PodAttachOptions", CONNECT), sub("binding", "", "Binding", CREATE), sub("ephemeralcontainers", "", "Pod", READ_WRITE), sub("eviction", "policy/v1", "Eviction", CREATE), sub("exec", "", "PodExecOptions", CONNECT), sub("log", "", "Pod", READ), sub("portforward", "", "PodPortForwardOptions", CONNECT), sub("proxy", "", "PodProxyOptions", PROXY), sub("resize", "", "Pod", READ_WRITE), STATUS], ALL),
-    namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", &["pdb"], &[], &[STATUS], ALL),
-    namespaced("", "v1", "PodTemplate", "podtemplates", &[], &[], &[], ALL),
-    cluster("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", &["pc"], &[], &[], ALL),
-    cluster("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", &[], &[], &[STATUS], ALL),
-    namespaced("apps", "v1", "ReplicaSet", "replicasets", &["rs"], &["all"], &[SCALE, STATUS], ALL),
-    namespaced("", "v1", "ReplicationController", "replicationcontrollers", &["rc"], &["all"], &[SCALE, STATUS], ALL),
-    namespaced("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", &[], &[], &[STATUS], ALL),
-    namespaced("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", &[], &[], &[], ALL),
-    namespaced("", "v1", "ResourceQuota", "resourcequotas", &["quota"], &[], &[STATUS], ALL),
-    cluster("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", &[], &[], &[], ALL),
-    namespaced("rbac.authorization.k8s.io", "v1", "Role", "roles", &[], &[], &[], ALL),
-    namespaced("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", &[], &[], &[], ALL),
-    cluster("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", &[], &[], &[], ALL),
-    namespaced("", "v1", "Secret", "secrets", &[], &[], &[], ALL),
-    cluster("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", &[], &[], &[], CREATE),
-    cluster("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", &[], &[], &[], CREATE),
-    cluster("authorization.k8s.io", "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", &[], &[], &[], CREATE),
-    namespaced("", "v1", "Service", "services", &["svc"], &["all"], &[sub("proxy", "", "ServiceProxyOptions", PROXY), STATUS], ALL),
-    namespaced("", "v1", "ServiceAccount", "serviceaccounts", &["sa"], &[], &[sub("token", "authentication.k8s.io/v1", "TokenRequest", CREATE)], ALL),
-    cluster("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", &[], &[], &[STATUS], ALL),
-    namespaced("apps", "v1", "StatefulSet", "statefulsets", &["sts"], &["all"], &[SCALE, STATUS], ALL),
-    cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses", &["sc"], &[], &[], ALL),
-    cluster("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", &[], &[], &[], CREATE),
-    cluster("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", &[], &[], &[], CREATE),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", &[], &["api-extensions"], &[STATUS], ALL),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", &[], &["api-extensions"], &[], ALL),
-    cluster("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", &[], &["api-extensions"], &[], ALL),
-    cluster("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", &[], &[], &[STATUS], ALL),
-    cluster("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", &["vac"], &[], &[], ALL),
-];
+fn of_subresource(row: &SubresourceRow<'static>) -> Subresource {
+    match row.name {
+        // Of the object itself, in every kind.
+        "status" => STATUS,
+        name => sub(name, row.api_version, row.kind, verbs_of(&row.verbs)),
+    }
+}
+
+/// The set of exactly these verbs.
+fn verbs_of(verbs: &[&str]) -> Verbs {
+    let sets = [ALL, NO_COLLECTION, READ_LIST, READ_WRITE, PROXY, CONNECT, CREATE, READ, UPDATE];
+    sets.into_iter().find(|set| *set == verbs).unwrap_or_default()
+}

@@ -8,7 +8,7 @@ const TABLE: &str = include_str!("common-defaults.txt");
 
 /// The schema of one version of a kind: every field is allowed, and some have defaults.
 pub(super) fn schema(group: &str, version: &str, kind: &str) -> Value {
-    let mut root = Node::default();
+    let mut root = DefaultsNode::default();
     for (path, default) in defaults(group, version, kind) {
         root.insert(path.split('.'), default);
     }
@@ -34,13 +34,13 @@ fn defaults(group: &str, version: &str, kind: &str) -> impl Iterator<Item = (&'s
 
 /// A part of a schema.
 #[derive(Default)]
-struct Node {
+struct DefaultsNode {
     default: Option<Value>,
-    fields: BTreeMap<&'static str, Node>,
-    items: Option<Box<Node>>,
+    fields: BTreeMap<&'static str, DefaultsNode>,
+    items: Option<Box<DefaultsNode>>,
 }
 
-impl Node {
+impl DefaultsNode {
     fn insert(&mut self, mut path: impl Iterator<Item = &'static str>, default: Value) {
         let Some(step) = path.next() else {
             self.default = Some(default);

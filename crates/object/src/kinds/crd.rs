@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kiln_value::{Str, Value};
 
-use super::{Kind, Names, Subresource, builtin};
+use super::{Kind, KindNames, Subresource, builtin};
 
 /// Why a CustomResourceDefinition cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +34,7 @@ pub(super) fn read(definition: &Value) -> Result<Vec<Kind>, CrdError> {
     let group = needed(&["spec", "group"])?;
     let kind = needed(&["spec", "names", "kind"])?;
     let plural = needed(&["spec", "names", "plural"])?;
-    for known in builtin::KINDS.iter().filter(|known| known.group == group) {
+    for known in builtin::kinds().iter().filter(|known| known.group == group) {
         if known.plural == plural {
             return Err(error("spec.names.plural", "is that of a built-in kind; choose another"));
         }
@@ -52,7 +52,7 @@ pub(super) fn read(definition: &Value) -> Result<Vec<Kind>, CrdError> {
     let names = |field: &str| {
         let names = definition.get_path(["spec", "names", field]).and_then(Value::as_list);
         let names = names.into_iter().flat_map(|names| names.iter());
-        Names::Read(names.filter_map(Value::as_str).map(Str::new).collect())
+        KindNames::Read(names.filter_map(Value::as_str).map(Str::new).collect())
     };
     let top = definition.get_path(["spec", "subresources"]);
     let versions = versions(definition);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kiln_value::{Str, Value};
 
-use super::{Kind, Names, builtin};
+use super::{Kind, KindNames, builtin};
 
 /// The kinds of a discovery document, the built-in ones left out.
 pub(super) fn read(discovery: &Value) -> Vec<Kind> {
@@ -23,7 +23,7 @@ pub(super) fn read(discovery: &Value) -> Vec<Kind> {
 
 fn kind(group: &str, version: &str, resource: &Value) -> Option<Kind> {
     let kind = resource.str_at(["responseKind", "kind"])?;
-    let known = builtin::KINDS
+    let known = builtin::kinds()
         .iter()
         .any(|known| known.kind == kind && known.group == group && known.version == version);
     if known {
@@ -47,8 +47,8 @@ fn kind(group: &str, version: &str, resource: &Value) -> Option<Kind> {
         singular: resource.str_at(["singularResource"]).map(Str::new),
         list_kind: None,
         namespaced: resource.str_at(["scope"]) == Some("Namespaced"),
-        short_names: Names::Read(texts("shortNames")),
-        categories: Names::Read(texts("categories")),
+        short_names: KindNames::Read(texts("shortNames")),
+        categories: KindNames::Read(texts("categories")),
         subresources: Cow::Owned(subresources),
         verbs: builtin::nearest_verbs(|verb| verbs.iter().any(|known| known == verb)),
         served: true,

@@ -34,8 +34,8 @@ pub struct Kind {
     /// `None` for the kind and `List`.
     list_kind: Option<Str>,
     namespaced: bool,
-    short_names: Names,
-    categories: Names,
+    short_names: KindNames,
+    categories: KindNames,
     subresources: Cow<'static, [Subresource]>,
     verbs: Verbs,
     served: bool,
@@ -43,28 +43,28 @@ pub struct Kind {
 }
 
 #[derive(Clone, Debug)]
-enum Names {
+enum KindNames {
     Fixed(&'static [&'static str]),
     Read(Vec<Str>),
 }
 
-impl Names {
+impl KindNames {
     fn iter(&self) -> impl Iterator<Item = &str> {
         let (fixed, read): (&[&str], &[Str]) = match self {
-            Names::Fixed(names) => (names, &[]),
-            Names::Read(names) => (&[], names),
+            KindNames::Fixed(names) => (names, &[]),
+            KindNames::Read(names) => (&[], names),
         };
         fixed.iter().copied().chain(read.iter().map(Str::as_str))
     }
 }
 
-impl PartialEq for Names {
+impl PartialEq for KindNames {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Names {}
+impl Eq for KindNames {}
 
 /// A part of an object with a path of its own, such as `pods/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Kind {
 
     /// Whether it is one of Kubernetes' own.
     pub fn is_built_in(&self) -> bool {
-        matches!(self.short_names, Names::Fixed(_))
+        matches!(self.short_names, KindNames::Fixed(_))
     }
 
     fn order(&self) -> (&str, &str, &str) {
@@ -214,7 +214,7 @@ impl Kinds {
 
     /// All kinds of a group in all versions, also those that are not served.
     pub fn in_group<'k>(&'k self, group: &'k str) -> impl Iterator<Item = &'k Kind> {
-        self.custom.iter().chain(&builtin::KINDS).filter(move |kind| kind.group == group)
+        self.custom.iter().chain(builtin::kinds()).filter(move |kind| kind.group == group)
     }
 
     /// A version of the custom kind with this plural name in a group.
@@ -224,7 +224,7 @@ impl Kinds {
 
     /// All kinds in all served versions: custom ones first, both sorted by kind, group and version.
     pub fn iter(&self) -> impl Iterator<Item = &Kind> {
-        self.custom.iter().chain(&builtin::KINDS).filter(|kind| kind.served)
+        self.custom.iter().chain(builtin::kinds()).filter(|kind| kind.served)
     }
 
     /// The kind in exactly this group and version, if it is served.
@@ -282,7 +282,7 @@ impl Kinds {
             },
             |kind, name| kind.short_names().any(|short| short == name),
         ];
-        let known: Vec<&Kind> = builtin::KINDS.iter().chain(self.custom.iter()).collect();
+        let known: Vec<&Kind> = builtin::kinds().iter().chain(self.custom.iter()).collect();
         let served = || known.iter().copied().filter(|kind| kind.served && in_group(kind));
         named.into_iter().find_map(|is_named| {
             let first = served().find(|kind| is_named(kind, resource))?;
@@ -304,7 +304,7 @@ impl Kinds {
             let length = kinds[start..].partition_point(|known| known.kind == kind);
             &kinds[start..start + length]
         }
-        range(&self.custom, kind).iter().chain(range(&builtin::KINDS, kind))
+        range(&self.custom, kind).iter().chain(range(builtin::kinds(), kind))
     }
 }
 
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_table_is_sorted_and_has_no_duplicates() {
-        assert!(builtin::KINDS.windows(2).all(|pair| pair[0].order() < pair[1].order()));
+        assert!(builtin::kinds().windows(2).all(|pair| pair[0].order() < pair[1].order()));
     }
 
     #[test]

@@ -31,14 +31,14 @@ pub struct Selector {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: String,
-    operator: Operator,
+    operator: SelectorOperator,
     /// Sorted, without duplicates.
     values: Vec<String>,
 }
 
 /// How a requirement compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
+pub enum SelectorOperator {
     /// `key=value`
     Equals,
     /// `key==value`
@@ -71,7 +71,7 @@ impl Requirement {
     /// When the key or a value is not a label's, or the number of values does not fit the operator.
     pub fn new(
         key: &str,
-        operator: Operator,
+        operator: SelectorOperator,
         values: impl IntoIterator<Item = String>,
         path: &str,
     ) -> Result<Self, SelectorError> {
@@ -82,15 +82,17 @@ impl Requirement {
         let mut problems = Vec::new();
         problems.extend(invalid_key(key, &child("key")));
         let wrong_count = match operator {
-            Operator::In | Operator::NotIn => values
+            SelectorOperator::In | SelectorOperator::NotIn => values
                 .is_empty()
                 .then_some("for 'in', 'notin' operators, values set can't be empty"),
-            Operator::Equals | Operator::DoubleEquals | Operator::NotEquals => {
+            SelectorOperator::Equals
+            | SelectorOperator::DoubleEquals
+            | SelectorOperator::NotEquals => {
                 (values.len() != 1).then_some("exact-match compatibility requires one single value")
             }
-            Operator::Exists | Operator::DoesNotExist => (!values.is_empty())
+            SelectorOperator::Exists | SelectorOperator::DoesNotExist => (!values.is_empty())
                 .then_some("values set must be empty for exists and does not exist"),
-            Operator::GreaterThan | Operator::LessThan => (values.len() != 1)
+            SelectorOperator::GreaterThan | SelectorOperator::LessThan => (values.len() != 1)
                 .then_some("for 'Gt', 'Lt' operators, exactly one value is required"),
         };
         if let Some(problem) = wrong_count {
@@ -100,7 +102,7 @@ impl Requirement {
         }
         for (i, value) in values.iter().enumerate() {
             let place = format!("{}[{i}]", child("values"));
-            if matches!(operator, Operator::GreaterThan | Operator::LessThan)
+            if matches!(operator, SelectorOperator::GreaterThan | SelectorOperator::LessThan)
                 && value.parse::<i64>().is_err()
             {
                 let problem = "for 'Gt', 'Lt' operators, the value must be an integer";
@@ -128,7 +130,7 @@ impl Requirement {
     }
 
     /// How it compares.
-    pub fn operator(&self) -> Operator {
+    pub fn operator(&self) -> SelectorOperator {
         self.operator
     }
 
@@ -146,12 +148,14 @@ impl Requirement {
             label.zip(bound).is_some_and(|(a, b)| if greater { a > b } else { a < b })
         };
         match self.operator {
-            Operator::In | Operator::Equals | Operator::DoubleEquals => label.is_some_and(listed),
-            Operator::NotIn | Operator::NotEquals => !label.is_some_and(listed),
-            Operator::Exists => label.is_some(),
-            Operator::DoesNotExist => label.is_none(),
-            Operator::GreaterThan => compared(true),
-            Operator::LessThan => compared(false),
+            SelectorOperator::In | SelectorOperator::Equals | SelectorOperator::DoubleEquals => {
+                label.is_some_and(listed)
+            }
+            SelectorOperator::NotIn | SelectorOperator::NotEquals => !label.is_some_and(listed),
+            SelectorOperator::Exists => label.is_some(),
+            SelectorOperator::DoesNotExist => label.is_none(),
+            SelectorOperator::GreaterThan => compared(true),
+            SelectorOperator::LessThan => compared(false),
         }
     }
 }
@@ -212,8 +216,9 @@ impl Selector {
     pub fn from_labels<'l>(
         labels: impl IntoIterator<Item = (&'l str, &'l str)>,
     ) -> Result<Self, SelectorError> {
-        let requirement =
-            |(key, value)| Requirement::new(key, Operator::Equals, [str::to_owned(value)], "");
+        let requirement = |(key, value)| {
+            Requirement::new(key, SelectorOperator::Equals, [str::to_owned(value)], "")
+        };
         Ok(Selector::new(labels.into_iter().map(requirement).collect::<Result<_, _>>()?))
     }
 
@@ -260,7 +265,7 @@ fn match_labels(selector: &Map) -> Result<Vec<(String, String)>, SelectorError> 
 }
 
 fn label_requirement(key: &str, value: &str) -> Result<Requirement, SelectorError> {
-    Requirement::new(key, Operator::Equals, [value.to_owned()], "matchLabels")
+    Requirement::new(key, SelectorOperator::Equals, [value.to_owned()], "matchLabels")
 }
 
 fn match_expressions(selector: &Map) -> Result<Vec<Requirement>, SelectorError> {
@@ -279,10 +284,10 @@ fn match_expressions(selector: &Map) -> Result<Vec<Requirement>, SelectorError> 
                 .ok_or_else(|| wrong_type(&format!("{path}.{field}"), "a string", value)),
         };
         let operator = match text("operator")? {
-            "In" => Operator::In,
-            "NotIn" => Operator::NotIn,
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::DoesNotExist,
+            "In" => SelectorOperator::In,
+            "NotIn" => SelectorOperator::NotIn,
+            "Exists" => SelectorOperator::Exists,
+            "DoesNotExist" => SelectorOperator::DoesNotExist,
             other => {
                 let other = quote(other);
                 let hint = "use In, NotIn, Exists or DoesNotExist";
@@ -327,15 +332,15 @@ impl fmt::Display for Requirement {
         let key = &self.key;
         let values = self.values.join(",");
         match self.operator {
-            Operator::Equals => write!(f, "{key}={values}"),
-            Operator::DoubleEquals => write!(f, "{key}=={values}"),
-            Operator::NotEquals => write!(f, "{key}!={values}"),
-            Operator::In => write!(f, "{key} in ({values})"),
-            Operator::NotIn => write!(f, "{key} notin ({values})"),
-            Operator::Exists => f.write_str(key),
-            Operator::DoesNotExist => write!(f, "!{key}"),
-            Operator::GreaterThan => write!(f, "{key}>{values}"),
-            Operator::LessThan => write!(f, "{key}<{values}"),
+            SelectorOperator::Equals => write!(f, "{key}={values}"),
+            SelectorOperator::DoubleEquals => write!(f, "{key}=={values}"),
+            SelectorOperator::NotEquals => write!(f, "{key}!={values}"),
+            SelectorOperator::In => write!(f, "{key} in ({values})"),
+            SelectorOperator::NotIn => write!(f, "{key} notin ({values})"),
+            SelectorOperator::Exists => f.write_str(key),
+            SelectorOperator::DoesNotExist => write!(f, "!{key}"),
+            SelectorOperator::GreaterThan => write!(f, "{key}>{values}"),
+            SelectorOperator::LessThan => write!(f, "{key}<{values}"),
         }
     }
 }

@@ -1,23 +1,23 @@
 //! The text form of selectors.
 
-use super::{Operator, Requirement, SelectorError, invalid_key};
+use super::{Requirement, SelectorError, SelectorOperator, invalid_key};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Token {
+enum SelectorToken {
     Word,
     Comma,
     Open,
     Close,
     Not,
-    Compare(Operator),
+    Compare(SelectorOperator),
     /// `in` and `notin`, which may be words too.
-    Set(Operator),
+    Set(SelectorOperator),
     End,
     Unknown,
 }
 
 struct Tokens<'t> {
-    tokens: Vec<(Token, &'t str)>,
+    tokens: Vec<(SelectorToken, &'t str)>,
     at: usize,
 }
 
@@ -26,8 +26,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut requirements = Vec::new();
     loop {
         match tokens.peek_value() {
-            (Token::End, _) => break,
-            (Token::Word | Token::Not, _) => {
+            (SelectorToken::End, _) => break,
+            (SelectorToken::Word | SelectorToken::Not, _) => {
                 let requirement = requirement(&mut tokens)
                     .map_err(|error| failed(format!("unable to parse requirement: {error}")))?;
                 requirements.push(requirement);
@@ -37,10 +37,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
             }
         }
         match tokens.next_value() {
-            (Token::End, _) => break,
-            (Token::Comma, _) => {
+            (SelectorToken::End, _) => break,
+            (SelectorToken::Comma, _) => {
                 let (token, found) = tokens.peek_value();
-                if !matches!(token, Token::Word | Token::Not) {
+                if !matches!(token, SelectorToken::Word | SelectorToken::Not) {
                     return Err(expected(found, "identifier after ','"));
                 }
             }
@@ -61,25 +61,25 @@ fn expected(found: &str, what: &str) -> SelectorError {
 }
 
 impl<'t> Tokens<'t> {
-    fn peek(&self) -> (Token, &'t str) {
-        self.tokens.get(self.at).copied().unwrap_or((Token::End, ""))
+    fn peek(&self) -> (SelectorToken, &'t str) {
+        self.tokens.get(self.at).copied().unwrap_or((SelectorToken::End, ""))
     }
 
-    fn next(&mut self) -> (Token, &'t str) {
+    fn next(&mut self) -> (SelectorToken, &'t str) {
         let token = self.peek();
         self.at += 1;
         token
     }
 
     /// The next token where `in` and `notin` are ordinary words.
-    fn peek_value(&self) -> (Token, &'t str) {
+    fn peek_value(&self) -> (SelectorToken, &'t str) {
         match self.peek() {
-            (Token::Set(_), word) => (Token::Word, word),
+            (SelectorToken::Set(_), word) => (SelectorToken::Word, word),
             token => token,
         }
     }
 
-    fn next_value(&mut self) -> (Token, &'t str) {
+    fn next_value(&mut self) -> (SelectorToken, &'t str) {
         let token = self.peek_value();
         self.at += 1;
         token
@@ -88,36 +88,38 @@ impl<'t> Tokens<'t> {
 
 fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
     let (mut token, mut key) = tokens.next_value();
-    let negated = token == Token::Not;
+    let negated = token == SelectorToken::Not;
     if negated {
         (token, key) = tokens.next_value();
     }
-    if token != Token::Word {
+    if token != SelectorToken::Word {
         return Err(expected(key, "identifier"));
     }
     if let Some(problem) = invalid_key(key, "<nil>") {
         return Err(failed(problem));
     }
     if negated {
-        return Requirement::new(key, Operator::DoesNotExist, [], "");
+        return Requirement::new(key, SelectorOperator::DoesNotExist, [], "");
     }
-    if matches!(tokens.peek(), (Token::End | Token::Comma, _)) {
-        return Requirement::new(key, Operator::Exists, [], "");
+    if matches!(tokens.peek(), (SelectorToken::End | SelectorToken::Comma, _)) {
+        return Requirement::new(key, SelectorOperator::Exists, [], "");
     }
     match tokens.next() {
-        (Token::Set(operator), _) => Requirement::new(key, operator, values(tokens)?, ""),
-        (Token::Compare(operator), _) => Requirement::new(key, operator, [value(tokens)?], ""),
+        (SelectorToken::Set(operator), _) => Requirement::new(key, operator, values(tokens)?, ""),
+        (SelectorToken::Compare(operator), _) => {
+            Requirement::new(key, operator, [value(tokens)?], "")
+        }
         (_, found) => Err(expected(found, "in, notin, =, ==, !=, gt, lt")),
     }
 }
 
 /// One value, which may be missing.
 fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
-    if matches!(tokens.peek_value(), (Token::End | Token::Comma, _)) {
+    if matches!(tokens.peek_value(), (SelectorToken::End | SelectorToken::Comma, _)) {
         return Ok(String::new());
     }
     match tokens.next_value() {
-        (Token::Word, value) => Ok(value.to_owned()),
+        (SelectorToken::Word, value) => Ok(value.to_owned()),
         (_, found) => Err(expected(found, "identifier")),
     }
 }
@@ -125,26 +127,26 @@ fn value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
 /// Values in parentheses, each of which may be missing.
 fn values(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
     let (token, found) = tokens.next_value();
-    if token != Token::Open {
+    if token != SelectorToken::Open {
         return Err(failed(format!("found '{found}' expected: '('")));
     }
     let mut values = Vec::new();
     loop {
         let (token, word) = tokens.peek_value();
         let possible = match token {
-            Token::Word => "',' or ')'",
+            SelectorToken::Word => "',' or ')'",
             _ if values.is_empty() => "',', ')' or identifier",
             _ => "',', or identifier",
         };
-        if token == Token::Word {
+        if token == SelectorToken::Word {
             tokens.next_value();
             values.push(word.to_owned());
         } else {
             values.push(String::new());
         }
         match tokens.next_value() {
-            (Token::Comma, _) => {}
-            (Token::Close, _) => break,
+            (SelectorToken::Comma, _) => {}
+            (SelectorToken::Close, _) => break,
             (_, found) => return Err(expected(found, possible)),
         }
     }
@@ -154,7 +156,7 @@ fn values(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
     Ok(values)
 }
 
-fn split(text: &str) -> Vec<(Token, &str)> {
+fn split(text: &str) -> Vec<(SelectorToken, &str)> {
     const SYMBOLS: &str = "=!(),><";
     const SPACES: &str = " \t\r\n";
     let mut tokens = Vec::new();
@@ -168,9 +170,9 @@ fn split(text: &str) -> Vec<(Token, &str)> {
             let end =
                 rest.find(|c| SYMBOLS.contains(c) || SPACES.contains(c)).unwrap_or(rest.len());
             let token = match &rest[..end] {
-                "in" => Token::Set(Operator::In),
-                "notin" => Token::Set(Operator::NotIn),
-                _ => Token::Word,
+                "in" => SelectorToken::Set(SelectorOperator::In),
+                "notin" => SelectorToken::Set(SelectorOperator::NotIn),
+                _ => SelectorToken::Word,
             };
             (token, end)
         };
@@ -181,20 +183,20 @@ fn split(text: &str) -> Vec<(Token, &str)> {
 }
 
 /// The longest symbol at the start, and its length.
-fn symbol(text: &str) -> (Token, usize) {
-    let two = [("==", Operator::DoubleEquals), ("!=", Operator::NotEquals)];
+fn symbol(text: &str) -> (SelectorToken, usize) {
+    let two = [("==", SelectorOperator::DoubleEquals), ("!=", SelectorOperator::NotEquals)];
     if let Some((_, operator)) = two.into_iter().find(|(symbol, _)| text.starts_with(symbol)) {
-        return (Token::Compare(operator), 2);
+        return (SelectorToken::Compare(operator), 2);
     }
     let token = match text.as_bytes().first() {
-        Some(b',') => Token::Comma,
-        Some(b'(') => Token::Open,
-        Some(b')') => Token::Close,
-        Some(b'!') => Token::Not,
-        Some(b'=') => Token::Compare(Operator::Equals),
-        Some(b'>') => Token::Compare(Operator::GreaterThan),
-        Some(b'<') => Token::Compare(Operator::LessThan),
-        _ => Token::Unknown,
+        Some(b',') => SelectorToken::Comma,
+        Some(b'(') => SelectorToken::Open,
+        Some(b')') => SelectorToken::Close,
+        Some(b'!') => SelectorToken::Not,
+        Some(b'=') => SelectorToken::Compare(SelectorOperator::Equals),
+        Some(b'>') => SelectorToken::Compare(SelectorOperator::GreaterThan),
+        Some(b'<') => SelectorToken::Compare(SelectorOperator::LessThan),
+        _ => SelectorToken::Unknown,
     };
     (token, 1)
 }

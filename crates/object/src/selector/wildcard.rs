@@ -13,11 +13,11 @@ use crate::metadata::scalar_text;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WildcardSelector {
     plain: Selector,
-    patterns: Vec<Pattern>,
+    patterns: Vec<WildcardPattern>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Pattern {
+struct WildcardPattern {
     key: String,
     value: String,
     /// What Kyverno would look for if no label matched; a mistake in it is an error only then.
@@ -43,7 +43,7 @@ impl WildcardSelector {
             if wildcard::contains_wildcard(&key) || wildcard::contains_wildcard(&value) {
                 let zeros = |text: &str| text.replace(['*', '?'], "0");
                 let unmatched = label_requirement(&zeros(&key), &zeros(&value));
-                patterns.push(Pattern { key, value, unmatched });
+                patterns.push(WildcardPattern { key, value, unmatched });
             } else {
                 requirements.push(label_requirement(&key, &value)?);
             }

@@ -1,7 +1,7 @@
 //! A run over documents, and what came of it as text.
 
 use kiln_dialects::compile;
-use kiln_engine::{Limits, NoExternalData, RuleSet};
+use kiln_engine::{EvaluationLimits, NoExternalData, RuleSet};
 use kiln_jmespath::NoAmbientSources;
 use kiln_object::{Kinds, ObjectId};
 use kiln_offline::{Job, Made, Report, UserFile, Values, run, with_namespace};
@@ -72,7 +72,7 @@ impl Given<'_> {
             others: objects(self.others),
             values: values.unwrap_or_else(|problem| panic!("{problem}")).unwrap_or_default(),
             user: user.unwrap_or_else(|problem| panic!("{problem}")),
-            limits: Limits { trace: 100, ..Limits::default() },
+            limits: EvaluationLimits { trace: 100, ..EvaluationLimits::default() },
             external_data: &NoExternalData,
             explain: self.explain,
             payloads: Vec::new(),

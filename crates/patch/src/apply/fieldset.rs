@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry as Slot;
 
 use kiln_value::{Map, Number, Str, Value, json};
 
-use super::shape::{Form, Member, Shape};
+use super::shape::{ApplyShape, Form, Member};
 
 /// One step to a field, as `fieldsV1` writes it: `f:name`, `k:{"name":"a"}`, `v:"a"` or `i:0`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -193,7 +193,7 @@ impl FieldSet {
 
     /// The same, with every field that its type names and that has something below it.
     #[must_use]
-    pub(super) fn with_named<S: Shape>(&self, shape: Option<&S>) -> Self {
+    pub(super) fn with_named<S: ApplyShape>(&self, shape: Option<&S>) -> Self {
         let all = self.0.iter().map(|(step, owned)| {
             let member = shape.and_then(|shape| match (step.name(), shape.form()) {
                 (Some(name), Form::Map | Form::AtomicMap | Form::Untyped) => {

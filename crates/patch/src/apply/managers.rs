@@ -6,7 +6,7 @@ use super::fieldset::FieldSet;
 
 /// How a manager writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
+pub enum ManagerOperation {
     /// Server-side apply.
     Apply,
     /// By anything else.
@@ -17,7 +17,7 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Manager {
     /// How it writes.
-    pub operation: Operation,
+    pub operation: ManagerOperation,
     pub name: Str,
     /// The version of the objects that it writes. Of a manager that applies it does not tell two apart.
     pub api_version: Str,
@@ -28,7 +28,7 @@ pub struct Manager {
 impl Manager {
     pub fn apply(name: &str, api_version: &str, subresource: &str) -> Self {
         Manager {
-            operation: Operation::Apply,
+            operation: ManagerOperation::Apply,
             name: name.into(),
             api_version: api_version.into(),
             subresource: subresource.into(),
@@ -37,7 +37,10 @@ impl Manager {
 
     /// One that writes in another way.
     pub fn update(name: &str, api_version: &str, subresource: &str) -> Self {
-        Manager { operation: Operation::Update, ..Manager::apply(name, api_version, subresource) }
+        Manager {
+            operation: ManagerOperation::Update,
+            ..Manager::apply(name, api_version, subresource)
+        }
     }
 
     /// Kubernetes: a manager that applies is the same in every version.
@@ -45,7 +48,7 @@ impl Manager {
         self.operation == other.operation
             && self.name == other.name
             && self.subresource == other.subresource
-            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+            && (self.operation == ManagerOperation::Apply || self.api_version == other.api_version)
     }
 }
 
@@ -71,8 +74,8 @@ impl Managers {
         for entry in entries.and_then(Value::as_list).into_iter().flat_map(|list| list.iter()) {
             let text = |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or_default();
             let operation = match text("operation") {
-                "Apply" => Operation::Apply,
-                "Update" => Operation::Update,
+                "Apply" => ManagerOperation::Apply,
+                "Update" => ManagerOperation::Update,
                 other => return Err(format!("invalid operation {other:?} of a manager")),
             };
             let manager = Manager {
@@ -100,8 +103,8 @@ impl Managers {
             let mut entry = Map::new();
             entry.insert("manager", manager.name.clone());
             let operation = match manager.operation {
-                Operation::Apply => "Apply",
-                Operation::Update => "Update",
+                ManagerOperation::Apply => "Apply",
+                ManagerOperation::Update => "Update",
             };
             entry.insert("operation", operation);
             entry.insert("apiVersion", manager.api_version.clone());
@@ -194,7 +197,7 @@ impl Managers {
         let mut updaters: Vec<Managed> = Vec::new();
         let mut rest = Vec::new();
         for managed in self.0.drain(..) {
-            let list = if managed.manager.operation == Operation::Update {
+            let list = if managed.manager.operation == ManagerOperation::Update {
                 &mut updaters
             } else {
                 &mut rest

@@ -17,8 +17,8 @@ mod shape;
 mod typed;
 
 pub use fieldset::{FieldSet, FieldStep};
-pub use managers::{Managed, Manager, Managers, Operation as ManagerOperation};
-pub use shape::{Elements, Form, Member, Scalar, Shape, Untyped};
+pub use managers::{Managed, Manager, ManagerOperation, Managers};
+pub use shape::{ApplyShape, Elements, Form, Member, Scalar, Untyped};
 
 use kiln_value::Value;
 use typed::Comparison;
@@ -45,12 +45,12 @@ pub enum ApplyError {
 ///
 /// # Errors
 /// The place and the reason.
-pub fn check_type<S: Shape>(object: &Value, shape: &S) -> Result<(), String> {
+pub fn check_type<S: ApplyShape>(object: &Value, shape: &S) -> Result<(), String> {
     typed::check(object, shape, &mut String::new(), false)
 }
 
 /// The fields of `last` that are the same in `live`.
-pub fn unchanged_fields<S: Shape>(last: &Value, live: &Value, shape: &S) -> FieldSet {
+pub fn unchanged_fields<S: ApplyShape>(last: &Value, live: &Value, shape: &S) -> FieldSet {
     let compared = Comparison::of(last, live, shape);
     typed::field_set(last, shape)
         .difference(&compared.modified)
@@ -59,13 +59,13 @@ pub fn unchanged_fields<S: Shape>(last: &Value, live: &Value, shape: &S) -> Fiel
 }
 
 /// Which fields an object has.
-pub fn fields_of<S: Shape>(object: &Value, shape: &S) -> FieldSet {
+pub fn fields_of<S: ApplyShape>(object: &Value, shape: &S) -> FieldSet {
     typed::field_set(object, shape)
 }
 
 /// Notes in `managers` what a manager changed from `old` to `new`. Fields in `ignored`, and below them,
 /// have no owner.
-pub fn update<S: Shape>(
+pub fn update<S: ApplyShape>(
     old: &Value,
     new: &Value,
     shape: &S,
@@ -97,7 +97,7 @@ pub fn update<S: Shape>(
 /// # Errors
 /// When it does not have its type, or, unless forced, when others own some of its fields; `managers` is
 /// then of no use any more.
-pub fn apply<S: Shape>(
+pub fn apply<S: ApplyShape>(
     live: &Value,
     applied: &Value,
     shape: &S,
@@ -129,7 +129,7 @@ pub fn apply<S: Shape>(
 /// Removing a map or a list element removes everything in it, also fields of other managers. So it takes three passes:
 /// remove all that the manager had; find out what has to come back because it is owned, or stood below something owned;
 /// and remove from the merged object only what is gone in the end *and* was the manager's own.
-fn prune<S: Shape>(merged: &Value, managers: &Managers, last: &FieldSet, shape: &S) -> Value {
+fn prune<S: ApplyShape>(merged: &Value, managers: &Managers, last: &FieldSet, shape: &S) -> Value {
     if last.is_empty() {
         return merged.clone();
     }

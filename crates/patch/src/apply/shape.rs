@@ -1,9 +1,9 @@
-//! What apply must know of types. Schemas say it through [`Shape`].
+//! What apply must know of types. Schemas say it through [`ApplyShape`].
 
 use kiln_value::{Str, Value};
 
 /// A place in a schema, as far as apply asks.
-pub trait Shape: Clone {
+pub trait ApplyShape: Clone {
     /// What values here are.
     fn form(&self) -> Form<Self>;
 
@@ -72,7 +72,7 @@ impl<S> Member<S> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Untyped;
 
-impl Shape for Untyped {
+impl ApplyShape for Untyped {
     fn form(&self) -> Form<Self> {
         Form::Untyped
     }
@@ -83,7 +83,7 @@ impl Shape for Untyped {
 }
 
 /// The form that counts for a value: where nothing is said, the value decides.
-pub(super) fn form_for<S: Shape>(shape: &S, value: Option<&Value>) -> Form<S> {
+pub(super) fn form_for<S: ApplyShape>(shape: &S, value: Option<&Value>) -> Form<S> {
     match shape.form() {
         Form::Untyped => match value {
             Some(Value::List(_)) => Form::List(shape.clone(), Elements::Atomic),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use kiln_value::{List, Map, Number, Value};
 
 use super::fieldset::{FieldSet, FieldStep};
-use super::shape::{Elements, Form, Member, Scalar, Shape, form_for};
+use super::shape::{ApplyShape, Elements, Form, Member, Scalar, form_for};
 
 /// Why a value does not have its type, with its place in front.
 pub(super) type TypeError = String;
@@ -60,7 +60,7 @@ fn element_step(element: &Value, elements: &Elements) -> Result<FieldStep, Strin
 }
 
 /// Checks that a value has its type.
-pub(super) fn check<S: Shape>(
+pub(super) fn check<S: ApplyShape>(
     value: &Value,
     shape: &S,
     path: &mut String,
@@ -162,13 +162,13 @@ fn go_type(value: &Value) -> &'static str {
 }
 
 /// What a value owns.
-pub(super) fn field_set<S: Shape>(value: &Value, shape: &S) -> FieldSet {
+pub(super) fn field_set<S: ApplyShape>(value: &Value, shape: &S) -> FieldSet {
     let mut set = FieldSet::default();
     collect(value, shape, &mut Vec::new(), &mut set);
     set
 }
 
-fn collect<S: Shape>(value: &Value, shape: &S, path: &mut Vec<FieldStep>, set: &mut FieldSet) {
+fn collect<S: ApplyShape>(value: &Value, shape: &S, path: &mut Vec<FieldStep>, set: &mut FieldSet) {
     match (form_for(shape, Some(value)), value) {
         (
             Form::Scalar(_) | Form::AtomicMap | Form::List(_, Elements::Atomic) | Form::Untyped,
@@ -214,7 +214,7 @@ fn collect<S: Shape>(value: &Value, shape: &S, path: &mut Vec<FieldStep>, set: &
 }
 
 /// Merges an applied value into a live one.
-pub(super) fn merge<S: Shape>(
+pub(super) fn merge<S: ApplyShape>(
     live: Option<&Value>,
     applied: Option<&Value>,
     shape: &S,
@@ -279,7 +279,7 @@ fn map_of(value: Option<&Value>) -> Option<&Map> {
 /// live list has keeps its place among them. `next_shared` is the next element of the applied list that
 /// the live one has too. An element of the live list that is shared but not next is passed, since its turn comes with
 /// the applied list; without that, applying a new order would do nothing.
-fn merge_lists<S: Shape>(
+fn merge_lists<S: ApplyShape>(
     left: &[Value],
     right: &[Value],
     items: &S,
@@ -350,7 +350,7 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    pub(super) fn of<S: Shape>(old: &Value, new: &Value, shape: &S) -> Self {
+    pub(super) fn of<S: ApplyShape>(old: &Value, new: &Value, shape: &S) -> Self {
         let mut comparison = Comparison::default();
         comparison.compare(Some(old), Some(new), shape, &mut Vec::new());
         comparison
@@ -364,7 +364,7 @@ impl Comparison {
         }
     }
 
-    fn compare<S: Shape>(
+    fn compare<S: ApplyShape>(
         &mut self,
         old: Option<&Value>,
         new: Option<&Value>,
@@ -396,7 +396,7 @@ impl Comparison {
         }
     }
 
-    fn walk_as<S: Shape>(
+    fn walk_as<S: ApplyShape>(
         &mut self,
         form: Form<S>,
         old: Option<&Value>,
@@ -432,7 +432,7 @@ impl Comparison {
         }
     }
 
-    fn member<S: Shape>(
+    fn member<S: ApplyShape>(
         &mut self,
         key: &str,
         old: Option<&Value>,
@@ -464,7 +464,7 @@ impl Comparison {
         }
     }
 
-    fn compare_lists<S: Shape>(
+    fn compare_lists<S: ApplyShape>(
         &mut self,
         left: &[Value],
         right: &[Value],
@@ -531,7 +531,7 @@ fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// Takes fields out. What becomes empty by it becomes null.
-pub(super) fn remove<S: Shape>(value: &Value, fields: &FieldSet, shape: &S) -> Value {
+pub(super) fn remove<S: ApplyShape>(value: &Value, fields: &FieldSet, shape: &S) -> Value {
     match (form_for(shape, Some(value)), value) {
         (Form::Scalar(_), value) => value.clone(),
         (Form::List(items, elements), Value::List(list))

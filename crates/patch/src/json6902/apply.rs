@@ -6,7 +6,9 @@
 use kiln_value::{Key, MAX_DEPTH, Map, Number, SegmentRef, Value};
 
 use super::measure::measure;
-use super::{Action, JsonPatch, JsonPatchError, JsonPatchProblem, JsonPatchRules, Operation};
+use super::{
+    Action, JsonPatch, JsonPatchError, JsonPatchOperation, JsonPatchProblem, JsonPatchRules,
+};
 use super::{Pointer, WholeDocument};
 
 /// How much of what moves to a deeper place may be looked at, to see how deep it is.
@@ -65,7 +67,7 @@ enum Spot {
 }
 
 impl PatchRun<'_> {
-    fn operation(&mut self, operation: &Operation) -> PatchResult<()> {
+    fn operation(&mut self, operation: &JsonPatchOperation) -> PatchResult<()> {
         let path = &operation.path;
         match &operation.action {
             Action::Add(value) => {

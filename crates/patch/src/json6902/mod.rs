@@ -30,12 +30,12 @@ pub use rules::{JsonPatchRules, WholeDocument};
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPatch {
     rules: JsonPatchRules,
-    operations: Vec<Operation>,
+    operations: Vec<JsonPatchOperation>,
 }
 
 /// One operation of a patch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Operation {
+pub struct JsonPatchOperation {
     /// Where it acts.
     pub path: Pointer,
     pub action: Action,
@@ -74,7 +74,7 @@ impl Action {
 
 impl JsonPatch {
     /// A patch of these operations.
-    pub fn new(operations: Vec<Operation>, rules: JsonPatchRules) -> Self {
+    pub fn new(operations: Vec<JsonPatchOperation>, rules: JsonPatchRules) -> Self {
         JsonPatch { rules, operations }
     }
 
@@ -112,7 +112,7 @@ impl JsonPatch {
     }
 
     /// The operations, in order.
-    pub fn operations(&self) -> &[Operation] {
+    pub fn operations(&self) -> &[JsonPatchOperation] {
         &self.operations
     }
 
@@ -123,11 +123,11 @@ impl JsonPatch {
 
     /// The patch as it is written.
     pub fn to_value(&self) -> Value {
-        self.operations.iter().map(Operation::to_value).collect()
+        self.operations.iter().map(JsonPatchOperation::to_value).collect()
     }
 }
 
-impl Operation {
+impl JsonPatchOperation {
     /// The operation as it is written.
     pub fn to_value(&self) -> Value {
         let mut map = Map::new();
@@ -152,7 +152,7 @@ impl Operation {
 fn parse_operation(
     operation: &Value,
     rules: &JsonPatchRules,
-) -> Result<Operation, JsonPatchProblem> {
+) -> Result<JsonPatchOperation, JsonPatchProblem> {
     if !matches!(operation, Value::Map(_)) {
         return Err(JsonPatchProblem::NotAnOperation(operation.type_name()));
     }
@@ -176,5 +176,5 @@ fn parse_operation(
         "test" => Action::Test(value(!rules.missing_test_value_is_null)?),
         other => return Err(JsonPatchProblem::UnknownOp(other.to_owned())),
     };
-    Ok(Operation { path: pointer("path")?, action })
+    Ok(JsonPatchOperation { path: pointer("path")?, action })
 }

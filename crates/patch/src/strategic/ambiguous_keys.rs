@@ -4,7 +4,7 @@
 //! comes of it is put into a new list, and at last the object's elements are put over that one by
 //! one. Elements may get lost on the way; that is what users of kustomize and Kyverno meet.
 
-use kiln_schema::Node;
+use kiln_schema::SchemaNode;
 use kiln_value::{Str, Value};
 
 use super::StrategicProblem;
@@ -12,7 +12,7 @@ use super::directive::{Directive, PATCH};
 use super::element::{is_nothing, key_text, scalar_text};
 use super::error::Trail;
 use super::merge::{Merge, MergeResult};
-use super::patch_first::{Patch, tidy};
+use super::patch_first::{PatchedList, tidy};
 
 /// The steps take time by the square of the number of elements.
 const MOST_ELEMENTS: usize = 1_000;
@@ -23,15 +23,15 @@ type Texts = Vec<Str>;
 pub(super) fn merge<'s>(
     merge: Merge<'s>,
     object: &[Value],
-    patch: Patch<'_>,
+    patch: PatchedList<'_>,
     keys: &[&str],
-    node: Node<'s>,
+    node: SchemaNode<'s>,
     trail: &Trail<'_>,
 ) -> MergeResult<Vec<Value>> {
     let mut object = object.to_vec();
     let mut own: Vec<Value> = match patch {
-        Patch::List(patch) => patch.to_vec(),
-        Patch::Own | Patch::Untouched => Vec::new(),
+        PatchedList::List(patch) => patch.to_vec(),
+        PatchedList::Own | PatchedList::Untouched => Vec::new(),
     };
     if object.len() + own.len() > MOST_ELEMENTS {
         let limit = MOST_ELEMENTS;
@@ -64,7 +64,7 @@ pub(super) fn merge<'s>(
         let in_own = find(&own, &keys, &texts);
         let place = trail.then(in_object.or(in_own).unwrap_or_default());
         let merged = match (in_object, in_own, patch) {
-            (Some(at), _, Patch::Own) => {
+            (Some(at), _, PatchedList::Own) => {
                 let merged = merge.own_value(object[at].clone(), node.items(), &place)?;
                 match (&merged, &mut object[at]) {
                     (Some(merged), element) => *element = merged.clone(),

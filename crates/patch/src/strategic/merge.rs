@@ -1,6 +1,6 @@
 //! The walk over object and patch.
 
-use kiln_schema::{Node, Schema};
+use kiln_schema::{Schema, SchemaNode};
 use kiln_value::{Key, List, Map, Value};
 
 use super::directive::{self, Directive, PATCH, ServerKey};
@@ -35,7 +35,7 @@ impl<'s> Merge<'s> {
         self,
         object: Value,
         patch: &Value,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<Option<Value>> {
         // A null in a patch deletes, in every dialect. A null in the object counts as no value, so directives of the
@@ -73,8 +73,8 @@ impl<'s> Merge<'s> {
     pub(super) fn node_of<'v>(
         self,
         values: impl IntoIterator<Item = &'v Value>,
-        node: Option<Node<'s>>,
-    ) -> Option<Node<'s>> {
+        node: Option<SchemaNode<'s>>,
+    ) -> Option<SchemaNode<'s>> {
         if node.is_some() || !self.rules.embedded_kinds {
             return node;
         }
@@ -85,7 +85,7 @@ impl<'s> Merge<'s> {
         self,
         mut object: Map,
         patch: &Map,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<Option<Value>> {
         match Directive::of(patch).map_err(|problem| trail.error(problem))? {
@@ -117,7 +117,7 @@ impl<'s> Merge<'s> {
         self,
         object: &mut Map,
         patch: &Map,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<()> {
         // kustomize walks the whole object with the patch, so lists that the patch does not mention lose their
@@ -142,7 +142,7 @@ impl<'s> Merge<'s> {
         object: &mut Map,
         key: &str,
         change: &Value,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<()> {
         match object.get(key) {
@@ -175,7 +175,7 @@ impl<'s> Merge<'s> {
         self,
         object: &mut Map,
         patch: &Map,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<()> {
         directive::retain_keys(object, patch).map_err(|problem| trail.error(problem))?;
@@ -220,9 +220,9 @@ impl<'s> Merge<'s> {
         old: Option<&Value>,
         change: &Value,
         field: &str,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
-    ) -> MergeResult<Option<Node<'s>>> {
+    ) -> MergeResult<Option<SchemaNode<'s>>> {
         let child = node.and_then(|node| node.named_field(field));
         let known = match (old, change) {
             (Some(Value::Map(_)), Value::Map(_)) => {
@@ -240,7 +240,7 @@ impl<'s> Merge<'s> {
         object: &mut Map,
         field: &str,
         change: &Value,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<()> {
         match (object.get(field), change) {
@@ -259,7 +259,7 @@ impl<'s> Merge<'s> {
         self,
         object: List,
         patch: &List,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<Option<Value>> {
         // Without a merge strategy in the schema a list is one value. Guessing a key from the elements (`name`) would work
@@ -299,7 +299,7 @@ impl<'s> Merge<'s> {
     pub(super) fn new_value(
         self,
         patch: &Value,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<Option<Value>> {
         match self.rules.new_values {
@@ -339,7 +339,7 @@ impl<'s> Merge<'s> {
     pub(super) fn own_value(
         self,
         mut value: Value,
-        node: Option<Node<'s>>,
+        node: Option<SchemaNode<'s>>,
         trail: &Trail<'_>,
     ) -> MergeResult<Option<Value>> {
         let node = self.node_of([&value], node);

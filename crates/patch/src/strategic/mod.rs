@@ -18,12 +18,12 @@
 //!
 //! ```
 //! use kiln_patch::{StrategicRules, strategic_merge};
-//! use kiln_schema::{Schema, Version};
+//! use kiln_schema::{Schema, KubernetesVersion};
 //! use kiln_value::value;
 //! let mut pod = value!({"apiVersion": "v1", "kind": "Pod",
 //!     "spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}});
 //! let patch = value!({"spec": {"containers": [{"name": "b", "image": "b:2"}]}});
-//! let schema = Schema::builtin(Version::V1_21);
+//! let schema = Schema::builtin(KubernetesVersion::V1_21);
 //! strategic_merge(&mut pod, &patch, &schema, &StrategicRules::kustomize()).unwrap();
 //! assert_eq!(pod.get_path(["spec", "containers"]).unwrap(),
 //!     &value!([{"name": "b", "image": "b:2"}, {"name": "a", "image": "a:1"}]));

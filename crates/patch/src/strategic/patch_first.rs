@@ -11,7 +11,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-use kiln_schema::Node;
+use kiln_schema::SchemaNode;
 use kiln_value::{Key, List, Map, Str, Value};
 
 use super::StrategicProblem;
@@ -23,7 +23,7 @@ use super::merge::{Merge, MergeResult, is_container};
 
 /// Where the second list of a merge comes from.
 #[derive(Clone, Copy)]
-pub(super) enum Patch<'p> {
+pub(super) enum PatchedList<'p> {
     /// The patch does not mention the list.
     Untouched,
     /// The list comes from the patch alone and is merged with itself.
@@ -37,20 +37,20 @@ pub(super) fn merge<'s>(
     merge: Merge<'s>,
     object: List,
     patch: &List,
-    node: Node<'s>,
+    node: SchemaNode<'s>,
     trail: &Trail<'_>,
 ) -> MergeResult<Option<Value>> {
     match list_directive(patch).map_err(|problem| trail.error(problem))? {
         Some(Directive::Delete) => Ok(None),
         Some(Directive::Replace) => {
             let own = without_directive(patch, "replace");
-            elements(merge, List::from(own), Patch::Own, node, trail).map(Some)
+            elements(merge, List::from(own), PatchedList::Own, node, trail).map(Some)
         }
         Some(Directive::Merge) => {
             let patch = without_directive(patch, "merge");
-            elements(merge, object, Patch::List(&patch), node, trail).map(Some)
+            elements(merge, object, PatchedList::List(&patch), node, trail).map(Some)
         }
-        None => elements(merge, object, Patch::List(patch), node, trail).map(Some),
+        None => elements(merge, object, PatchedList::List(patch), node, trail).map(Some),
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn merge<'s>(
 pub(super) fn own_list<'s>(
     merge: Merge<'s>,
     list: List,
-    node: Node<'s>,
+    node: SchemaNode<'s>,
     trail: &Trail<'_>,
 ) -> MergeResult<Option<Value>> {
     let directive = list_directive(&list).map_err(|problem| trail.error(problem))?;
@@ -75,10 +75,10 @@ pub(super) fn own_list<'s>(
 pub(super) fn own_elements<'s>(
     merge: Merge<'s>,
     list: List,
-    node: Node<'s>,
+    node: SchemaNode<'s>,
     trail: &Trail<'_>,
 ) -> MergeResult<Value> {
-    elements(merge, list, Patch::Own, node, trail)
+    elements(merge, list, PatchedList::Own, node, trail)
 }
 
 /// What an element with nothing but `$patch` says about its list.
@@ -103,7 +103,7 @@ pub(super) fn tidy_fields<'s>(
     merge: Merge<'s>,
     object: &mut Map,
     patch: Option<&Map>,
-    node: Option<Node<'s>>,
+    node: Option<SchemaNode<'s>>,
     trail: &Trail<'_>,
 ) -> MergeResult<()> {
     let untouched = |key: &str| patch.is_none_or(|patch| !patch.contains_key(key));
@@ -135,7 +135,7 @@ pub(super) fn tidy_fields<'s>(
 pub(super) fn tidy<'s>(
     merge: Merge<'s>,
     value: &Value,
-    node: Option<Node<'s>>,
+    node: Option<SchemaNode<'s>>,
     trail: &Trail<'_>,
 ) -> MergeResult<Value> {
     let node = merge.node_of([value], node);
@@ -146,7 +146,7 @@ pub(super) fn tidy<'s>(
             Ok(Value::Map(map))
         }
         Value::List(list) => match node.filter(|node| node.patch_strategy().merges()) {
-            Some(node) => elements(merge, list.clone(), Patch::Untouched, node, trail),
+            Some(node) => elements(merge, list.clone(), PatchedList::Untouched, node, trail),
             None => Ok(value.clone()),
         },
         scalar => Ok(scalar.clone()),
@@ -156,8 +156,8 @@ pub(super) fn tidy<'s>(
 fn elements<'s>(
     merge: Merge<'s>,
     list: List,
-    patch: Patch<'_>,
-    node: Node<'s>,
+    patch: PatchedList<'_>,
+    node: SchemaNode<'s>,
     trail: &Trail<'_>,
 ) -> MergeResult<Value> {
     let keys = node.element_keys();
@@ -166,8 +166,8 @@ fn elements<'s>(
     }
     let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
     let other = match patch {
-        Patch::List(patch) => patch,
-        Patch::Own | Patch::Untouched => &[],
+        PatchedList::List(patch) => patch,
+        PatchedList::Own | PatchedList::Untouched => &[],
     };
     // A key that no element has is not in use: ports are identified by `containerPort` and `protocol`, and most files
     // leave `protocol` out. Counting it would make every such list ambiguous.
@@ -222,22 +222,22 @@ fn identity(element: &Value, keys: &[&str]) -> Option<Str> {
 fn clear<'s>(
     merge: Merge<'s>,
     list: List,
-    patch: Patch<'_>,
+    patch: PatchedList<'_>,
     used: &[&str],
     places: &HashMap<Str, usize>,
-    node: Node<'s>,
+    node: SchemaNode<'s>,
     trail: &Trail<'_>,
 ) -> MergeResult<Value> {
     let items = node.items();
     let patch = match patch {
-        Patch::List(patch) => patch,
-        Patch::Own | Patch::Untouched => {
+        PatchedList::List(patch) => patch,
+        PatchedList::Own | PatchedList::Untouched => {
             let mut result = list.clone();
             let mut removed = false;
             for (at, element) in list.iter().enumerate() {
                 let trail = trail.then(at);
                 let merged = match patch {
-                    Patch::Own => merge.own_value(element.clone(), items, &trail)?,
+                    PatchedList::Own => merge.own_value(element.clone(), items, &trail)?,
                     _ => Some(tidy(merge, element, items, &trail)?),
                 };
                 let merged = merged.unwrap_or_default();
@@ -296,10 +296,10 @@ fn clear<'s>(
 }
 
 /// Lists of scalars: each text once, those of the patch first.
-fn scalars(list: List, patch: Patch<'_>, trail: &Trail<'_>) -> MergeResult<Value> {
+fn scalars(list: List, patch: PatchedList<'_>, trail: &Trail<'_>) -> MergeResult<Value> {
     let other = match patch {
-        Patch::List(patch) => patch,
-        Patch::Own | Patch::Untouched => &[],
+        PatchedList::List(patch) => patch,
+        PatchedList::Own | PatchedList::Untouched => &[],
     };
     if list.is_empty() && other.is_empty() {
         return Ok(Value::List(list));

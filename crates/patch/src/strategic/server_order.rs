@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_schema::Node;
+use kiln_schema::SchemaNode;
 use kiln_value::{List, Map, Value};
 
 use super::StrategicProblem;
@@ -20,7 +20,7 @@ pub(super) fn merge<'s>(
     merge: Merge<'s>,
     live: Vec<Value>,
     patch: &[Value],
-    node: Node<'s>,
+    node: SchemaNode<'s>,
     trail: &Trail<'_>,
 ) -> MergeResult<Vec<Value>> {
     let fail = |problem| trail.error(problem);
@@ -80,7 +80,7 @@ fn merge_maps<'s>(
     mut merged: Vec<Value>,
     patch: &[Value],
     key: &str,
-    items: Option<Node<'s>>,
+    items: Option<SchemaNode<'s>>,
     trail: &Trail<'_>,
 ) -> MergeResult<Vec<Value>> {
     // Of elements with the same key the first one is patched.
@@ -200,7 +200,7 @@ pub(super) fn delete_elements<'s>(
     merge: Merge<'s>,
     live: &List,
     delete: &List,
-    node: Option<Node<'s>>,
+    node: Option<SchemaNode<'s>>,
     trail: &Trail<'_>,
 ) -> MergeResult<Vec<Value>> {
     match ElementKind::of(live.iter().chain(delete)).map_err(|problem| trail.error(problem))? {
@@ -225,7 +225,7 @@ pub(super) fn set_order<'s>(
     field: &str,
     wanted: &Value,
     patch: Option<&Value>,
-    node: Option<Node<'s>>,
+    node: Option<SchemaNode<'s>>,
     trail: &Trail<'_>,
 ) -> MergeResult<()> {
     let fail = |problem| trail.error(problem);

@@ -3,7 +3,7 @@
 use crate::common::{Case, Wanted, cases, check};
 use kiln_patch::{JsonPatch, JsonPatchRules, MergeRules, StrategicRules};
 use kiln_patch::{merge_patch, strategic_merge};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_testkit::Tally;
 use kiln_value::Value;
 
@@ -69,7 +69,7 @@ fn merge_patches() {
 #[test]
 fn strategic_merges() {
     let Some(cases) = cases("apiserver/strategic-merge.json") else { return };
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::V1_36);
     let mut tally = Tally::new("API server, strategic merge");
     for case in &cases {
         let Some(wanted) = Wanted::of(case) else {

@@ -2,7 +2,7 @@
 
 use kiln_patch::{JsonPatch, JsonPatchRules, MergeRules, StrategicRules};
 use kiln_patch::{diff, merge_patch, strategic_merge};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{MAX_DEPTH, Map, Value, json, value};
 
 /// How many entries of lists and maps had to be copied to get from one value to the other: those of
@@ -71,9 +71,9 @@ fn patchings() -> Vec<Patching> {
                 merge_patch(object, &patch, MergeRules::kubernetes());
             }),
         ),
-        ("kustomize", strategic(Version::V1_21, StrategicRules::kustomize())),
-        ("Kyverno", strategic(Version::V1_21, StrategicRules::kyverno())),
-        ("API server", strategic(Version::V1_36, StrategicRules::kubernetes())),
+        ("kustomize", strategic(KubernetesVersion::V1_21, StrategicRules::kustomize())),
+        ("Kyverno", strategic(KubernetesVersion::V1_21, StrategicRules::kyverno())),
+        ("API server", strategic(KubernetesVersion::V1_36, StrategicRules::kubernetes())),
     ]
 }
 
@@ -135,7 +135,7 @@ fn ten_thousand_patches_cost_ten_thousand_times_one() {
 #[test]
 fn patches_without_effect_copy_nothing() {
     let object = large();
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::V1_36);
     let mut patched = object.clone();
     merge_patch(&mut patched, &value!({"metadata": {}, "none": null}), MergeRules::rfc7396());
     assert!(patched.get("metadata").unwrap().same(object.get("metadata").unwrap()));
@@ -165,7 +165,7 @@ fn the_deepest_values_fit_the_stack() {
         object.set(["a"], inner.get("a").unwrap().clone()).unwrap();
         object
     };
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::V1_36);
     for rules in
         [StrategicRules::kustomize(), StrategicRules::kyverno(), StrategicRules::kubernetes()]
     {
@@ -183,8 +183,8 @@ fn large_lists_merge_in_one_pass() {
     };
     let pod = |containers: Value| value!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": containers}});
     for (version, rules) in [
-        (Version::V1_21, StrategicRules::kustomize()),
-        (Version::V1_36, StrategicRules::kubernetes()),
+        (KubernetesVersion::V1_21, StrategicRules::kustomize()),
+        (KubernetesVersion::V1_36, StrategicRules::kubernetes()),
     ] {
         let schema = Schema::builtin(version);
         let mut object = pod(list(20_000, 1));
@@ -195,7 +195,7 @@ fn large_lists_merge_in_one_pass() {
     // Without unique keys the work grows by the square, so there is a limit.
     let twins: Value = (0..5_000).map(|_| value!({"name": "same"})).collect();
     let mut object = pod(twins);
-    let schema = Schema::builtin(Version::V1_21);
+    let schema = Schema::builtin(KubernetesVersion::V1_21);
     let error =
         strategic_merge(&mut object, &value!({"x": 1}), &schema, &StrategicRules::kustomize());
     assert_eq!(

@@ -1,7 +1,7 @@
 //! What users read when a patch is refused: the operation, the place and what was there.
 
 use kiln_patch::{JsonPatch, JsonPatchRules, StrategicRules, strategic_merge};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{Value, value};
 
 fn json_error(rules: JsonPatchRules, object: &Value, patch: &Value) -> String {
@@ -214,7 +214,8 @@ fn copies_and_moves_cannot_nest_without_end() {
 }
 
 fn merge_error(rules: StrategicRules, object: &Value, patch: &Value) -> String {
-    let version = if rules.server_directives { Version::V1_36 } else { Version::V1_21 };
+    let version =
+        if rules.server_directives { KubernetesVersion::V1_36 } else { KubernetesVersion::V1_21 };
     let mut patched = object.clone();
     let outcome = strategic_merge(&mut patched, patch, &Schema::builtin(version), &rules);
     assert!(patched.same(object), "a refused patch must change nothing: {patch:?}");

@@ -2,7 +2,7 @@
 
 use kiln_patch::{JsonPatch, JsonPatchRules, MergeRules, StrategicRules};
 use kiln_patch::{diff, merge_patch, strategic_merge};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{Map, Value, value};
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ proptest! {
 
     #[test]
     fn the_difference_of_pods_leads_from_one_to_the_other(from in any_pod(), to in any_pod()) {
-        let schema = Schema::builtin(Version::V1_36);
+        let schema = Schema::builtin(KubernetesVersion::V1_36);
         let mut patched = from.clone();
         diff(&from, &to, &schema).apply(&mut patched).unwrap();
         prop_assert_eq!(&patched, &to);
@@ -165,10 +165,10 @@ proptest! {
     }
 }
 
-fn dialects() -> [(Version, StrategicRules); 3] {
+fn dialects() -> [(KubernetesVersion, StrategicRules); 3] {
     [
-        (Version::V1_21, StrategicRules::kustomize()),
-        (Version::V1_21, StrategicRules::kyverno()),
-        (Version::V1_36, StrategicRules::kubernetes()),
+        (KubernetesVersion::V1_21, StrategicRules::kustomize()),
+        (KubernetesVersion::V1_21, StrategicRules::kyverno()),
+        (KubernetesVersion::V1_36, StrategicRules::kubernetes()),
     ]
 }

@@ -1,7 +1,7 @@
 //! JSON patches and strategic merges as KubeMod and Kyverno were seen to do them.
 
 use kiln_patch::{JsonPatch, JsonPatchRules, StrategicRules, diff, strategic_merge};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_testkit::{Tally, corpus, corpus_json};
 use kiln_value::{Value, json, value};
 
@@ -93,7 +93,7 @@ fn without_empty_maps(patch: &Value, in_list: bool) -> Value {
 #[test]
 fn strategic_merges_of_kyverno() {
     let Some(recorded) = corpus_json("mutate/strategic-merge.json") else { return };
-    let schema = Schema::builtin(Version::V1_21);
+    let schema = Schema::builtin(KubernetesVersion::V1_21);
     let mut tally = Tally::new("Kyverno, strategic merge without anchors");
     for (index, case) in recorded.as_list().unwrap().iter().enumerate() {
         let patch = case.get("patch").unwrap();
@@ -124,7 +124,7 @@ fn operations(patch: &Value) -> Vec<String> {
 fn differences_are_those_that_were_recorded_or_shorter() {
     let Some(recorded) = corpus_json("mutate/json-patch.json") else { return };
     let Some(folders) = corpus("kubemod") else { return };
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::V1_36);
     let mut tally = Tally::new("differences");
     let mut compare = |name: &str, from: &Value, to: &Value, wanted: &Value| {
         tally.case(name, || {

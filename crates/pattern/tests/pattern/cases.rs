@@ -1,6 +1,6 @@
 //! The tables in `tests/cases`: what Kyverno says to each pattern, and what it makes of each patch.
 
-use kiln_pattern::{Limits, Resolved, matches, resolve_anchors, value_matches};
+use kiln_pattern::{PatternLimits, Resolved, matches, resolve_anchors, value_matches};
 use kiln_testkit::{Case, Expected};
 use kiln_value::{Path, Segment, Value, json, value};
 
@@ -27,7 +27,7 @@ fn cases_match_as_in_kyverno() {
 fn answer(case: &Case) -> Result<Value, String> {
     let field = |name: &str| case.get(name).unwrap_or(&Value::Null);
     if let Some(patch) = case.get("patch") {
-        return match resolve_anchors(patch, field("resource"), &Limits::default()) {
+        return match resolve_anchors(patch, field("resource"), &PatternLimits::default()) {
             Ok(Resolved::Patch(plain)) => Ok(plain),
             Ok(Resolved::Cancelled(_)) => Ok(Value::Null),
             Err(error) => Err(error.to_string()),
@@ -39,10 +39,10 @@ fn answer(case: &Case) -> Result<Value, String> {
         // A tree asks the parts of a map or list; a leaf does not.
         return Ok(match has_parts(pattern) || has_parts(value) {
             true => value_matches(pattern, value).into(),
-            false => matches(pattern, value, &Limits::default()).is_ok().into(),
+            false => matches(pattern, value, &PatternLimits::default()).is_ok().into(),
         });
     }
-    Ok(match matches(field("pattern"), field("resource"), &Limits::default()) {
+    Ok(match matches(field("pattern"), field("resource"), &PatternLimits::default()) {
         Ok(()) => value!({"result": "pass"}),
         Err(mismatch) if mismatch.condition => value!({"result": "skip"}),
         Err(mismatch) => value!({"result": "fail", "path": as_kyverno(&mismatch.path)}),

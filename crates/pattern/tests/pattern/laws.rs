@@ -1,6 +1,6 @@
 //! What holds for every patch and every object.
 
-use kiln_pattern::{Limits, Resolved, matches, resolve_anchors, value_matches};
+use kiln_pattern::{PatternLimits, Resolved, matches, resolve_anchors, value_matches};
 use kiln_value::{Map, Path, Value};
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn scalars(value: &Value, path: &mut Path, found: &mut Vec<(String, Value)>) {
 proptest! {
     #[test]
     fn a_patch_without_anchors_keeps_its_scalars(patch in plain_maps(), object in values()) {
-        let resolved = resolve_anchors(&patch, &object, &Limits::default()).unwrap();
+        let resolved = resolve_anchors(&patch, &object, &PatternLimits::default()).unwrap();
         let Resolved::Patch(plain) = resolved else { panic!("cancelled: {resolved:?}") };
         let (mut before, mut after) = (Vec::new(), Vec::new());
         scalars(&patch, &mut Path::root(), &mut before);
@@ -56,14 +56,14 @@ proptest! {
 
     #[test]
     fn resolving_is_the_same_every_time(patch in values(), object in values()) {
-        let run = || resolve_anchors(&patch, &object, &Limits::default());
+        let run = || resolve_anchors(&patch, &object, &PatternLimits::default());
         prop_assert_eq!(run(), run());
     }
 
     #[test]
     fn whatever_matches_does_not_change_by_asking(pattern in values(), value in values()) {
-        let first = matches(&pattern, &value, &Limits::default()).is_ok();
-        prop_assert_eq!(first, matches(&pattern, &value, &Limits::default()).is_ok());
+        let first = matches(&pattern, &value, &PatternLimits::default()).is_ok();
+        prop_assert_eq!(first, matches(&pattern, &value, &PatternLimits::default()).is_ok());
         if let Value::String(text) = &value {
             prop_assert!(value_matches(&Value::String(text.clone()), &value));
         }

@@ -1,14 +1,14 @@
 //! Recorded cases: leaf patterns, the anchors of patches, and patches with anchors merged.
 
 use kiln_patch::{StrategicRules, strategic_merge};
-use kiln_pattern::{Limits, Resolved, matches, resolve_anchors, value_matches};
-use kiln_schema::{Schema, Version};
+use kiln_pattern::{PatternLimits, Resolved, matches, resolve_anchors, value_matches};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::{Value, json, value};
 
 fn resolved(case: &Value) -> Result<Option<Value>, String> {
     let (patch, object) = (case.get("patch").unwrap(), case.get("resource").unwrap());
-    match resolve_anchors(patch, object, &Limits::default()) {
+    match resolve_anchors(patch, object, &PatternLimits::default()) {
         Ok(Resolved::Patch(patch)) => Ok(Some(patch)),
         Ok(Resolved::Cancelled(_)) => Ok(None),
         Err(error) => Err(error.to_string()),
@@ -54,7 +54,7 @@ fn anchors_of_patches() {
 #[test]
 fn merges_of_patches_with_anchors() {
     let Some(recorded) = corpus_json("mutate/strategic-merge.json") else { return };
-    let schema = Schema::builtin(Version::V1_21);
+    let schema = Schema::builtin(KubernetesVersion::V1_21);
     let mut tally = Tally::new("Kyverno, strategic merge with anchors");
     for case in recorded.as_list().unwrap() {
         let name = format!(
@@ -89,7 +89,7 @@ fn patterns_of_validate_rules() {
     for case in recorded.as_list().unwrap() {
         let (pattern, object) = (case.get("pattern").unwrap(), case.get("resource").unwrap());
         tally.case(case.str_at(["id"]).unwrap(), || {
-            let found = matches(pattern, object, &Limits::default());
+            let found = matches(pattern, object, &PatternLimits::default());
             let got = match &found {
                 Ok(()) => "pass",
                 Err(mismatch) if mismatch.condition => "skip",

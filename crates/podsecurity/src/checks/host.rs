@@ -2,7 +2,7 @@
 
 use kiln_value::Path;
 
-use super::{Found, Values, containers, forbidden, plural, pod_security, quoted};
+use super::{CheckFinding, Values, containers, forbidden, plural, pod_security, quoted};
 use crate::pod::Pod;
 use crate::violation::{BadValue, FieldError};
 
@@ -24,7 +24,7 @@ const SAFE_SYSCTLS: [(u16, &str); 14] = [
     (37, "net.ipv4.tcp_notsent_lowat"),
 ];
 
-pub(super) fn namespaces(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn namespaces(pod: &Pod<'_>) -> Option<CheckFinding> {
     let all =
         [("hostNetwork", pod.host_network), ("hostPID", pod.host_pid), ("hostIPC", pod.host_ipc)];
     let shared: Vec<&str> = all.iter().filter(|(_, is)| *is).map(|(key, _)| *key).collect();
@@ -35,10 +35,10 @@ pub(super) fn namespaces(pod: &Pod<'_>) -> Option<Found> {
     let errors = shared
         .iter()
         .map(|key| FieldError::of_pod(Path::root().join("spec").join(*key), BadValue::Bool(true)));
-    Found::new("host namespaces", detail.join(", "), errors.collect())
+    CheckFinding::new("host namespaces", detail.join(", "), errors.collect())
 }
 
-pub(super) fn ports(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn ports(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors, mut ports) = (Vec::new(), Vec::new(), Vec::new());
     for (at, container) in pod.containers.iter().enumerate() {
         for &(index, port) in &container.host_ports {
@@ -64,10 +64,10 @@ pub(super) fn ports(pod: &Pod<'_>) -> Option<Found> {
         plural("hostPort", "hostPorts", ports.len()),
         ports.join(", "),
     );
-    Found::new("hostPort", detail, errors)
+    CheckFinding::new("hostPort", detail, errors)
 }
 
-pub(super) fn probes(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn probes(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors, mut hosts) = (Values::new(), Vec::new(), Values::new());
     for (at, container) in pod.containers.iter().enumerate() {
         for (keys, host) in &container.hosts {
@@ -87,10 +87,10 @@ pub(super) fn probes(pod: &Pod<'_>) -> Option<Found> {
         plural("probe or lifecycle host", "probe or lifecycle hosts", hosts.len()),
         quoted(hosts),
     );
-    Found::new("probe or lifecycle host", detail, errors)
+    CheckFinding::new("probe or lifecycle host", detail, errors)
 }
 
-pub(super) fn sysctls(pod: &Pod<'_>, version: u16) -> Option<Found> {
+pub(super) fn sysctls(pod: &Pod<'_>, version: u16) -> Option<CheckFinding> {
     let is_safe =
         |name: &str| SAFE_SYSCTLS.iter().any(|(since, safe)| *since <= version && *safe == name);
     let (mut names, mut errors) = (Vec::new(), Vec::new());
@@ -104,5 +104,5 @@ pub(super) fn sysctls(pod: &Pod<'_>, version: u16) -> Option<Found> {
     if names.is_empty() {
         return None;
     }
-    Found::new("forbidden sysctls", names.join(", "), errors)
+    CheckFinding::new("forbidden sysctls", names.join(", "), errors)
 }

@@ -12,9 +12,9 @@ use std::str::FromStr;
 
 use kiln_value::Path;
 
-use crate::level::{Level, Version};
+use crate::level::{Level, PodSecurityVersion};
 use crate::pod::{Container, Pod};
-use crate::violation::{BadValue, Fault, FieldError, Violation};
+use crate::violation::{BadValue, FieldError, FieldFault, Violation};
 
 /// A control, as the documentation of the standards names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,31 +153,31 @@ impl FromStr for Control {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standard {
     pub level: Level,
-    pub version: Version,
+    pub version: PodSecurityVersion,
     /// Report what a check of baseline finds although a stricter check of restricted stands in for it.
     pub with_twins: bool,
 }
 
 impl Standard {
     /// As the API server checks it.
-    pub fn of_kubernetes(level: Level, version: Version) -> Self {
+    pub fn of_kubernetes(level: Level, version: PodSecurityVersion) -> Self {
         Standard { level, version, with_twins: false }
     }
 
     /// As Kyverno's rules check it: a Pod is allowed or not as by the API server, but more is reported.
-    pub fn of_rules(level: Level, version: Version) -> Self {
+    pub fn of_rules(level: Level, version: PodSecurityVersion) -> Self {
         Standard { level, version, with_twins: true }
     }
 
     /// The checks in force, in the order of their reports.
-    fn checks(&self) -> Vec<(&'static Check, &'static Revision)> {
-        let in_force = |check: &'static Check| {
+    fn checks(&self) -> Vec<(&'static LevelCheck, &'static Revision)> {
+        let in_force = |check: &'static LevelCheck| {
             let newest = |revision: &&Revision| self.version.reaches(revision.since);
             Some((check, check.revisions.iter().rev().find(newest)?))
         };
-        let of_level = |check: &&Check| check.level <= self.level;
+        let of_level = |check: &&LevelCheck| check.level <= self.level;
         let mut all: Vec<_> = CHECKS.iter().filter(of_level).filter_map(in_force).collect();
-        let stands_in = |check: &Check| !(self.with_twins && check.twin_reports);
+        let stands_in = |check: &LevelCheck| !(self.with_twins && check.twin_reports);
         let replaced: Vec<&str> = all
             .iter()
             .filter(|(check, _)| stands_in(check))
@@ -193,7 +193,7 @@ impl Standard {
     /// The checks that a Pod does not pass.
     pub fn check(&self, pod: &Pod<'_>) -> Vec<Violation> {
         let found = self.checks().into_iter().filter_map(|(check, revision)| {
-            let Found { reason, detail, errors, behind } = (revision.run)(pod)?;
+            let CheckFinding { reason, detail, errors, behind } = (revision.run)(pod)?;
             let (id, control, level) = (check.id, check.control, check.level);
             Some(Violation { check: id, control, level, reason, detail, errors, behind })
         });
@@ -202,7 +202,7 @@ impl Standard {
 }
 
 /// A check of one level.
-struct Check {
+struct LevelCheck {
     id: &'static str,
     control: Control,
     level: Level,
@@ -218,39 +218,47 @@ struct Check {
 struct Revision {
     /// The version, `v1.N`.
     since: u16,
-    run: fn(&Pod<'_>) -> Option<Found>,
+    run: fn(&Pod<'_>) -> Option<CheckFinding>,
 }
 
 /// What a check found.
-struct Found {
+struct CheckFinding {
     reason: String,
     detail: String,
     errors: Vec<FieldError>,
     behind: Vec<FieldError>,
 }
 
-impl Found {
+impl CheckFinding {
     fn new(reason: &str, detail: String, errors: Vec<FieldError>) -> Option<Self> {
-        Some(Found { reason: reason.to_owned(), detail, errors, behind: Vec::new() })
+        Some(CheckFinding { reason: reason.to_owned(), detail, errors, behind: Vec::new() })
     }
 }
 
-const fn since(since: u16, run: fn(&Pod<'_>) -> Option<Found>) -> Revision {
+const fn since(since: u16, run: fn(&Pod<'_>) -> Option<CheckFinding>) -> Revision {
     Revision { since, run }
 }
 
-const fn baseline(id: &'static str, control: Control, revisions: &'static [Revision]) -> Check {
+const fn baseline(
+    id: &'static str,
+    control: Control,
+    revisions: &'static [Revision],
+) -> LevelCheck {
     let level = Level::Baseline;
-    Check { id, control, level, revisions, replaces: None, twin_reports: false }
+    LevelCheck { id, control, level, revisions, replaces: None, twin_reports: false }
 }
 
-const fn restricted(id: &'static str, control: Control, revisions: &'static [Revision]) -> Check {
+const fn restricted(
+    id: &'static str,
+    control: Control,
+    revisions: &'static [Revision],
+) -> LevelCheck {
     let level = Level::Restricted;
-    Check { id, control, level, revisions, replaces: None, twin_reports: false }
+    LevelCheck { id, control, level, revisions, replaces: None, twin_reports: false }
 }
 
 /// In the order of their reports, which is that of their names but for the case of letters.
-const CHECKS: &[Check] = &[
+const CHECKS: &[LevelCheck] = &[
     restricted(
         "allowPrivilegeEscalation",
         Control::PrivilegeEscalation,
@@ -265,7 +273,7 @@ const CHECKS: &[Check] = &[
         Control::Capabilities,
         &[since(0, privileges::default_capabilities)],
     ),
-    Check {
+    LevelCheck {
         replaces: Some("capabilities_baseline"),
         twin_reports: true,
         ..restricted(
@@ -290,7 +298,7 @@ const CHECKS: &[Check] = &[
             since(35, |pod| unless_own_users(pod, volumes::proc_mount)),
         ],
     ),
-    Check {
+    LevelCheck {
         replaces: Some("procMount"),
         ..restricted(
             "procMount_restricted",
@@ -298,7 +306,7 @@ const CHECKS: &[Check] = &[
             &[since(35, volumes::proc_mount)],
         )
     },
-    Check {
+    LevelCheck {
         replaces: Some("hostPathVolumes"),
         twin_reports: true,
         ..restricted("restrictedVolumes", Control::VolumeTypes, &[since(0, volumes::kinds)])
@@ -326,7 +334,7 @@ const CHECKS: &[Check] = &[
         Control::Seccomp,
         &[since(0, profiles::seccomp_annotations), since(19, profiles::seccomp)],
     ),
-    Check {
+    LevelCheck {
         replaces: Some("seccompProfile_baseline"),
         twin_reports: true,
         ..restricted(
@@ -353,12 +361,18 @@ const CHECKS: &[Check] = &[
 ];
 
 /// Pods for Windows cannot set what these checks ask for.
-fn unless_windows(pod: &Pod<'_>, check: fn(&Pod<'_>) -> Option<Found>) -> Option<Found> {
+fn unless_windows(
+    pod: &Pod<'_>,
+    check: fn(&Pod<'_>) -> Option<CheckFinding>,
+) -> Option<CheckFinding> {
     if pod.is_windows { None } else { check(pod) }
 }
 
 /// Root in a user namespace is not root outside.
-fn unless_own_users(pod: &Pod<'_>, check: fn(&Pod<'_>) -> Option<Found>) -> Option<Found> {
+fn unless_own_users(
+    pod: &Pod<'_>,
+    check: fn(&Pod<'_>) -> Option<CheckFinding>,
+) -> Option<CheckFinding> {
     if pod.own_users { None } else { check(pod) }
 }
 
@@ -369,13 +383,13 @@ fn forbidden(
     keys: &[&'static str],
     bad: BadValue,
 ) -> FieldError {
-    let fault = Fault::Forbidden(bad);
+    let fault = FieldFault::Forbidden(bad);
     FieldError { path: container.path(keys), fault, container: Some(at) }
 }
 
 /// A value that a container lacks.
 fn required(at: usize, container: &Container<'_>, keys: &[&'static str]) -> FieldError {
-    FieldError { path: container.path(keys), fault: Fault::Required, container: Some(at) }
+    FieldError { path: container.path(keys), fault: FieldFault::Required, container: Some(at) }
 }
 
 /// A field of the securityContext of the Pod itself.

@@ -1,7 +1,7 @@
 //! Checks on what a container may do: privileges, their escalation, capabilities, host processes.
 
 use super::{
-    Found, Values, containers, forbidden, listed, pod_security, quoted, required, setters,
+    CheckFinding, Values, containers, forbidden, listed, pod_security, quoted, required, setters,
 };
 use crate::pod::Pod;
 use crate::violation::{BadValue, FieldError};
@@ -22,7 +22,7 @@ const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SYS_CHROOT",
 ];
 
-pub(super) fn privileged(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn privileged(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors) = (Vec::new(), Vec::new());
     for (at, container) in pod.containers.iter().enumerate() {
         if container.security.privileged == Some(true) {
@@ -35,10 +35,10 @@ pub(super) fn privileged(pod: &Pod<'_>) -> Option<Found> {
         return None;
     }
     let detail = format!("{} must not set securityContext.privileged=true", containers(&names));
-    Found::new("privileged", detail, errors)
+    CheckFinding::new("privileged", detail, errors)
 }
 
-pub(super) fn escalation(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn escalation(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors) = (Vec::new(), Vec::new());
     for (at, container) in pod.containers.iter().enumerate() {
         let keys = ["securityContext", "allowPrivilegeEscalation"];
@@ -55,11 +55,11 @@ pub(super) fn escalation(pod: &Pod<'_>) -> Option<Found> {
     }
     let names = containers(&names);
     let detail = format!("{names} must set securityContext.allowPrivilegeEscalation=false");
-    Found::new("allowPrivilegeEscalation != false", detail, errors)
+    CheckFinding::new("allowPrivilegeEscalation != false", detail, errors)
 }
 
 /// No capability is added that containers do not have by default.
-pub(super) fn default_capabilities(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn default_capabilities(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors, mut all) = (Vec::new(), Vec::new(), Values::new());
     for (at, container) in pod.containers.iter().enumerate() {
         let added = container.security.capabilities.iter().flat_map(|caps| &caps.add).copied();
@@ -76,11 +76,11 @@ pub(super) fn default_capabilities(pod: &Pod<'_>) -> Option<Found> {
     }
     let (names, all) = (containers(&names), quoted(all));
     let detail = format!("{names} must not include {all} in securityContext.capabilities.add");
-    Found::new("non-default capabilities", detail, errors)
+    CheckFinding::new("non-default capabilities", detail, errors)
 }
 
 /// All capabilities are dropped, and none but one is added.
-pub(super) fn no_capabilities(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn no_capabilities(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut keeping, mut adding, mut all) = (Vec::new(), Vec::new(), Values::new());
     let (mut kept, mut added): (Vec<FieldError>, Vec<FieldError>) = (Vec::new(), Vec::new());
     for (at, container) in pod.containers.iter().enumerate() {
@@ -121,10 +121,10 @@ pub(super) fn no_capabilities(pod: &Pod<'_>) -> Option<Found> {
         return None;
     }
     kept.append(&mut added);
-    Found::new("unrestricted capabilities", details.join("; "), kept)
+    CheckFinding::new("unrestricted capabilities", details.join("; "), kept)
 }
 
-pub(super) fn host_process(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn host_process(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors) = (Vec::new(), Vec::new());
     let of_pod = pod.security.host_process == Some(true);
     if of_pod {
@@ -140,5 +140,5 @@ pub(super) fn host_process(pod: &Pod<'_>) -> Option<Found> {
     }
     let setters = setters(of_pod, &names)?;
     let detail = format!("{setters} must not set securityContext.windowsOptions.hostProcess=true");
-    Found::new("hostProcess", detail, errors)
+    CheckFinding::new("hostProcess", detail, errors)
 }

@@ -4,7 +4,7 @@ use kiln_text::quote::quote;
 use kiln_value::Path;
 
 use super::{
-    Found, Values, containers, forbidden, plural, pod_security, quoted, required, setters,
+    CheckFinding, Values, containers, forbidden, plural, pod_security, quoted, required, setters,
 };
 use crate::pod::{Pod, SeLinux};
 use crate::violation::{BadValue, FieldError};
@@ -26,7 +26,7 @@ fn annotation(key: &str, value: &str) -> FieldError {
     FieldError::of_pod(path, text(value))
 }
 
-pub(super) fn app_armor(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn app_armor(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors, mut bad) = (Vec::new(), Vec::new(), Values::new());
     let of_pod = pod.security.app_armor.filter(|profile| !is_profile_type(profile));
     if let Some(profile) = of_pod {
@@ -67,11 +67,11 @@ pub(super) fn app_armor(pod: &Pod<'_>) -> Option<Found> {
     let reason = plural("forbidden AppArmor profile", "forbidden AppArmor profiles", all.len());
     let detail =
         format!("{} must not set AppArmor profile type to {}", setters.join(" and "), quoted(all));
-    Found::new(reason, detail, errors)
+    CheckFinding::new(reason, detail, errors)
 }
 
 /// The annotations that came before fields for seccomp.
-pub(super) fn seccomp_annotations(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn seccomp_annotations(pod: &Pod<'_>) -> Option<CheckFinding> {
     let is_allowed = |profile: &str| {
         matches!(profile, "runtime/default" | "docker/default") || profile.starts_with("localhost/")
     };
@@ -92,11 +92,11 @@ pub(super) fn seccomp_annotations(pod: &Pod<'_>) -> Option<Found> {
     bad.sort_by(|(a, _), (b, _)| a.cmp(b));
     let (texts, errors): (Vec<String>, Vec<FieldError>) = bad.into_iter().unzip();
     let word = plural("annotation", "annotations", texts.len());
-    Found::new("seccompProfile", format!("forbidden {word} {}", texts.join(", ")), errors)
+    CheckFinding::new("seccompProfile", format!("forbidden {word} {}", texts.join(", ")), errors)
 }
 
 /// No profile is set but those that confine.
-pub(super) fn seccomp(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn seccomp(pod: &Pod<'_>) -> Option<CheckFinding> {
     let mut found = seccomp_everywhere(pod)?;
     // A value that is not set does not count here, and decides only if nothing bad is set.
     found.behind = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn seccomp(pod: &Pod<'_>) -> Option<Found> {
 }
 
 /// Every container has a profile that confines it, of its own or from the Pod.
-pub(super) fn seccomp_everywhere(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn seccomp_everywhere(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut errors, mut missing, mut bad) = (Vec::new(), Vec::new(), Values::new());
     let (mut explicit, mut implicit) = (Vec::new(), Vec::new());
     let of_pod = pod.security.seccomp.filter(|profile| !is_profile_type(profile));
@@ -134,8 +134,8 @@ pub(super) fn seccomp_everywhere(pod: &Pod<'_>) -> Option<Found> {
     if let Some(setters) = setters(of_pod.is_some(), &explicit) {
         let bad = quoted(bad);
         let detail = format!("{setters} must not set securityContext.seccompProfile.type to {bad}");
-        let found = Found::new("seccompProfile", detail, errors)?;
-        return Some(Found { behind: missing, ..found });
+        let found = CheckFinding::new("seccompProfile", detail, errors)?;
+        return Some(CheckFinding { behind: missing, ..found });
     }
     if implicit.is_empty() {
         return None;
@@ -144,10 +144,10 @@ pub(super) fn seccomp_everywhere(pod: &Pod<'_>) -> Option<Found> {
         r#"pod or {} must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost""#,
         containers(&implicit)
     );
-    Found::new("seccompProfile", detail, missing)
+    CheckFinding::new("seccompProfile", detail, missing)
 }
 
-pub(super) fn se_linux(pod: &Pod<'_>, besides: &[&str]) -> Option<Found> {
+pub(super) fn se_linux(pod: &Pod<'_>, besides: &[&str]) -> Option<CheckFinding> {
     let is_allowed = |kind: &str| {
         matches!(kind, "" | "container_t" | "container_init_t" | "container_kvm_t")
             || besides.contains(&kind)
@@ -198,5 +198,5 @@ pub(super) fn se_linux(pod: &Pod<'_>, besides: &[&str]) -> Option<Found> {
     }
     let data = data.join("; ");
     let detail = format!("{setters} set forbidden securityContext.seLinuxOptions: {data}");
-    Found::new("seLinuxOptions", detail, errors)
+    CheckFinding::new("seLinuxOptions", detail, errors)
 }

@@ -1,10 +1,10 @@
 //! Checks on who the processes of a container run as.
 
-use super::{Found, containers, forbidden, pod_security, required, setters};
+use super::{CheckFinding, containers, forbidden, pod_security, required, setters};
 use crate::pod::Pod;
 use crate::violation::{BadValue, FieldError};
 
-pub(super) fn non_root(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn non_root(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut errors, mut missing) = (Vec::new(), Vec::new());
     let (mut explicit, mut implicit) = (Vec::new(), Vec::new());
     let of_pod = pod.security.run_as_non_root;
@@ -37,10 +37,10 @@ pub(super) fn non_root(pod: &Pod<'_>) -> Option<Found> {
         None => must_set(),
     };
     errors.append(&mut missing);
-    Found::new("runAsNonRoot != true", detail, errors)
+    CheckFinding::new("runAsNonRoot != true", detail, errors)
 }
 
-pub(super) fn user(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn user(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors) = (Vec::new(), Vec::new());
     let of_pod = pod.security.run_as_user == Some(0);
     if of_pod {
@@ -54,5 +54,5 @@ pub(super) fn user(pod: &Pod<'_>) -> Option<Found> {
         }
     }
     let setters = setters(of_pod, &names)?;
-    Found::new("runAsUser=0", format!("{setters} must not set runAsUser=0"), errors)
+    CheckFinding::new("runAsUser=0", format!("{setters} must not set runAsUser=0"), errors)
 }

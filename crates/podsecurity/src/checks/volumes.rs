@@ -2,7 +2,7 @@
 
 use kiln_value::Path;
 
-use super::{Found, Values, containers, forbidden, plural, quoted};
+use super::{CheckFinding, Values, containers, forbidden, plural, quoted};
 use crate::pod::{ALLOWED_SOURCES, Pod};
 use crate::violation::{BadValue, FieldError};
 
@@ -11,7 +11,7 @@ fn volume(index: usize, key: &'static str, bad: BadValue) -> FieldError {
     FieldError::of_pod(path, bad)
 }
 
-pub(super) fn host_paths(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn host_paths(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors) = (Vec::new(), Vec::new());
     for (index, entry) in pod.volumes.iter().enumerate() {
         if let Some(path) = entry.host_path {
@@ -23,11 +23,11 @@ pub(super) fn host_paths(pod: &Pod<'_>) -> Option<Found> {
         return None;
     }
     let detail = format!("{} {}", plural("volume", "volumes", names.len()), quoted(&names));
-    Found::new("hostPath volumes", detail, errors)
+    CheckFinding::new("hostPath volumes", detail, errors)
 }
 
 /// Only volumes that need nothing of the node.
-pub(super) fn kinds(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn kinds(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors, mut kinds) = (Vec::new(), Vec::new(), Values::new());
     for (index, entry) in pod.volumes.iter().enumerate() {
         if entry.source.is_some_and(|source| ALLOWED_SOURCES.contains(&source)) {
@@ -49,11 +49,11 @@ pub(super) fn kinds(pod: &Pod<'_>) -> Option<Found> {
         plural("restricted volume type", "restricted volume types", kinds.len()),
         quoted(kinds),
     );
-    Found::new("restricted volume types", detail, errors)
+    CheckFinding::new("restricted volume types", detail, errors)
 }
 
 /// `/proc` with the parts hidden that runtimes hide.
-pub(super) fn proc_mount(pod: &Pod<'_>) -> Option<Found> {
+pub(super) fn proc_mount(pod: &Pod<'_>) -> Option<CheckFinding> {
     let (mut names, mut errors, mut bad) = (Vec::new(), Vec::new(), Values::new());
     for (at, container) in pod.containers.iter().enumerate() {
         let mount = container.security.proc_mount.filter(|mount| *mount != "Default");
@@ -68,7 +68,7 @@ pub(super) fn proc_mount(pod: &Pod<'_>) -> Option<Found> {
         return None;
     }
     let (names, bad) = (containers(&names), quoted(bad));
-    Found::new(
+    CheckFinding::new(
         "procMount",
         format!("{names} must not set securityContext.procMount to {bad}"),
         errors,

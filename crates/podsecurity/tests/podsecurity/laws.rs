@@ -1,6 +1,8 @@
 //! What holds for every Pod.
 
-use kiln_podsecurity::{Control, Exclusion, Level, Pod, Standard, Version, describe, leave_out};
+use kiln_podsecurity::{
+    Control, Exclusion, Level, Pod, PodSecurityVersion, Standard, describe, leave_out,
+};
 use kiln_value::{Map, Path, Value};
 use proptest::prelude::*;
 
@@ -61,8 +63,8 @@ fn specs() -> impl Strategy<Value = Value> {
     })
 }
 
-fn versions() -> impl Strategy<Value = Version> {
-    prop_oneof![Just(Version::Latest), (0u16..40).prop_map(Version::Minor)]
+fn versions() -> impl Strategy<Value = PodSecurityVersion> {
+    prop_oneof![Just(PodSecurityVersion::Latest), (0u16..40).prop_map(PodSecurityVersion::Minor)]
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! Recorded cases: the fixtures of the standards, and what Kyverno's rules make of Pods with exclusions.
 
-use kiln_podsecurity::{Exclusion, Level, Pod, Standard, Version, describe, leave_out};
+use kiln_podsecurity::{Exclusion, Level, Pod, PodSecurityVersion, Standard, describe, leave_out};
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::{Path, Str, Value};
 
@@ -23,7 +23,7 @@ fn fixtures_of_the_standards() {
         let allowed = case.get("allowed").and_then(Value::as_bool).unwrap();
         let pod = pod(case);
         for version in texts(case.get("versions")) {
-            let parsed: Version = version.parse().unwrap();
+            let parsed: PodSecurityVersion = version.parse().unwrap();
             let name = format!("{} {version}", case.str_at(["id"]).unwrap());
             tally.case(&name, || {
                 for standard in
@@ -93,7 +93,8 @@ fn exclusions() {
     for case in recorded.as_list().unwrap() {
         let rule = case.get("podSecurity").unwrap();
         let level: Level = rule.str_at(["level"]).unwrap().parse().unwrap();
-        let version: Version = rule.str_at(["version"]).unwrap_or("latest").parse().unwrap();
+        let version: PodSecurityVersion =
+            rule.str_at(["version"]).unwrap_or("latest").parse().unwrap();
         let exclusions = rule.get("exclude").and_then(Value::as_list);
         let exclusions: Vec<Exclusion> = exclusions
             .into_iter()

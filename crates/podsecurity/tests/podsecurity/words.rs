@@ -1,22 +1,22 @@
 //! Levels, versions, controls and the words of reports, as the API server and Kyverno write them.
 
-use kiln_podsecurity::{Control, Covers, Level, Pod, Standard, Version};
+use kiln_podsecurity::{Control, Covers, Level, Pod, PodSecurityVersion, Standard};
 use kiln_value::{Path, value};
 
 #[test]
 fn versions_are_latest_or_v1() {
     for (text, wanted) in [
-        ("latest", Ok(Version::Latest)),
-        ("v1.0", Ok(Version::Minor(0))),
-        ("v1.24", Ok(Version::Minor(24))),
-        ("v1.99999999", Ok(Version::Latest)),
+        ("latest", Ok(PodSecurityVersion::Latest)),
+        ("v1.0", Ok(PodSecurityVersion::Minor(0))),
+        ("v1.24", Ok(PodSecurityVersion::Minor(24))),
+        ("v1.99999999", Ok(PodSecurityVersion::Latest)),
         ("1.24", Err(())),
         ("v1.024", Err(())),
         ("v1.", Err(())),
         ("v2.0", Err(())),
         ("", Err(())),
     ] {
-        assert_eq!(text.parse::<Version>().map_err(|_| ()), wanted, "{text}");
+        assert_eq!(text.parse::<PodSecurityVersion>().map_err(|_| ()), wanted, "{text}");
     }
 }
 
@@ -57,7 +57,7 @@ fn details_of_the_api_server() {
         ],
     });
     let pod = Pod::read(Some(&metadata), Some(&spec)).unwrap();
-    let found = Standard::of_kubernetes(Level::Restricted, Version::Latest).check(&pod);
+    let found = Standard::of_kubernetes(Level::Restricted, PodSecurityVersion::Latest).check(&pod);
     let shown: Vec<String> = found.iter().map(|v| format!("{} ({})", v.reason, v.detail)).collect();
     let wanted = [
         r#"forbidden AppArmor profile (annotation must not set AppArmor profile type to "container.apparmor.security.beta.kubernetes.io/a="unconfined"")"#,

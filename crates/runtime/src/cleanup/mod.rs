@@ -16,7 +16,7 @@ use std::time::Duration;
 use http::Method;
 use kiln_admission::access;
 use kiln_cleanup::{
-    Answer, Cleaner, CleanupEvent, CleanupPolicy, CleanupRequest, Todo, target_kinds,
+    Cleaner, CleanupEvent, CleanupPolicy, CleanupReply, CleanupRequest, Todo, target_kinds,
 };
 use kiln_cluster::{ApiError, Call, ObjectPatch, Reason, Reply};
 use kiln_object::{Kinds, ObjectId, metadata};
@@ -49,7 +49,7 @@ const LOOK: Duration = Duration::from_secs(30);
 /// How long to wait after a panic.
 const AGAIN: Duration = Duration::from_secs(5);
 
-type Answered = (u64, Result<Answer, ApiError>);
+type Answered = (u64, Result<CleanupReply, ApiError>);
 /// What the permissions of a policy's account are found to lack.
 type Lacks = HashMap<ObjectId, Vec<String>>;
 
@@ -108,7 +108,7 @@ async fn run_policies(shared: AppState, fence: Arc<Fence>) {
             driver.act(&answers);
         }
         let next = driver.cleaner.next_time();
-        driver.shared.deletions.send_modify(|deletions| deletions.policies = next);
+        driver.shared.progress.deletions.send_modify(|deletions| deletions.policies = next);
         let wait = next.map_or(LOOK, |time| {
             Duration::from_millis(time.saturating_sub(now()).max(1)).min(LOOK)
         });
@@ -211,7 +211,7 @@ impl Driver {
     async fn answered(
         mut self,
         ticket: u64,
-        answer: Result<Answer, ApiError>,
+        answer: Result<CleanupReply, ApiError>,
         stored: &Arc<Registry>,
         kinds: &Kinds,
     ) -> Option<Self> {
@@ -221,7 +221,7 @@ impl Driver {
         let reads = policy.map(|policy| Arc::clone(self.reads.entry(policy).or_default()));
         let services = Services::new(self.shared.options.services.clone().and(&settings.services));
         let judge = LiveJudge {
-            client: self.shared.cleanup.clone(),
+            client: self.shared.clients.cleanup.clone(),
             kinds: kinds.clone(),
             stored: Arc::clone(stored),
             authors: stored.authors(settings.authors),
@@ -264,7 +264,7 @@ impl Driver {
             }
         }
         // Events are for people: when there are too many of them, some are left out.
-        let _ = self.shared.happened.try_send(Happened::Cleanup(event));
+        let _ = self.shared.news.happened.try_send(Happened::Cleanup(event));
     }
 
     fn count(
@@ -300,21 +300,22 @@ async fn carry_out_todo(
     kinds: &Kinds,
     policy: &ObjectId,
     todo: Todo,
-) -> Result<Answer, ApiError> {
+) -> Result<CleanupReply, ApiError> {
     match todo {
         Todo::List(list) => {
-            let reply = call(&shared.cleanup, kinds, &list, None, &shared.metrics, fence).await?;
+            let reply =
+                call(&shared.clients.cleanup, kinds, &list, None, &shared.metrics, fence).await?;
             Ok(match reply {
-                Reply::List(listing) => Answer::Listed(listing),
-                _ => Answer::Done,
+                Reply::List(listing) => CleanupReply::Listed(listing),
+                _ => CleanupReply::Done,
             })
         }
         Todo::Delete { target, preconditions, propagation } => {
             let propagation = propagation.map(Propagation::as_str);
             let deleting =
-                delete_object(&shared.cleanup, kinds, &target, &preconditions, propagation);
+                delete_object(&shared.clients.cleanup, kinds, &target, &preconditions, propagation);
             fence.write(deleting).await?;
-            Ok(Answer::Done)
+            Ok(CleanupReply::Done)
         }
         Todo::Status(status) => {
             let registry = shared.registry.borrow().clone();
@@ -326,8 +327,8 @@ async fn carry_out_todo(
                 subresource: "status".into(),
             };
             // The policies are the engine's own business, not that of the account that deletes.
-            call(&shared.controller, kinds, &patch, None, &shared.metrics, fence).await?;
-            Ok(Answer::Done)
+            call(&shared.clients.controller, kinds, &patch, None, &shared.metrics, fence).await?;
+            Ok(CleanupReply::Done)
         }
     }
 }
@@ -386,11 +387,12 @@ async fn is_permitted(shared: &AppState, attributes: Value) -> Option<bool> {
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes},
     });
-    let answer = shared.cleanup.send(Method::POST, OWN_REVIEWS, Some(&review), "").await.ok()?;
+    let answer =
+        shared.clients.cleanup.send(Method::POST, OWN_REVIEWS, Some(&review), "").await.ok()?;
     answer.get_path(["status", "allowed"]).and_then(Value::as_bool)
 }
 
 /// Carries out a call that reads.
 async fn read(shared: &AppState, kinds: &Kinds, call: &Call) -> Result<Reply, ApiError> {
-    carry_out(&shared.cleanup, kinds, call).await
+    carry_out(&shared.clients.cleanup, kinds, call).await
 }

@@ -65,7 +65,7 @@ pub(super) async fn keep(shared: AppState, fence: Arc<Fence>) {
             });
         }
         let next = queue.next_time();
-        shared.deletions.send_modify(|deletions| deletions.ttl = next);
+        shared.progress.deletions.send_modify(|deletions| deletions.ttl = next);
         let wait = next.map_or(LOOK, |time| {
             Duration::from_millis(time.saturating_sub(now()).max(1)).min(LOOK)
         });
@@ -108,7 +108,7 @@ pub(super) async fn keep(shared: AppState, fence: Arc<Fence>) {
                         })
                     });
                 }
-                shared.deletions.send_modify(|deletions| deletions.follows_ttl = true);
+                shared.progress.deletions.send_modify(|deletions| deletions.follows_ttl = true);
                 shared.metrics.clear("kyverno_ttl_controller_info");
                 let known = shared.kinds.borrow().clone();
                 for key in followed.keys() {
@@ -158,14 +158,15 @@ async fn delete(shared: &AppState, fence: &Fence, expired: Expired) -> Result<()
     let kinds = shared.kinds.borrow().clone();
     let propagation = expired.propagation.map(Propagation::as_str);
     let Expired { target, preconditions, .. } = expired;
-    let deleting = delete_object(&shared.cleanup, &kinds, &target, &preconditions, propagation);
+    let deleting =
+        delete_object(&shared.clients.cleanup, &kinds, &target, &preconditions, propagation);
     fence.write(deleting).await
 }
 
 /// Lists and watches the objects of a kind with the label, again and again.
 async fn follow(shared: AppState, kind: Gvk, news: mpsc::Sender<News>) {
     let watcher = Watcher {
-        client: shared.cleanup.clone(),
+        client: shared.clients.cleanup.clone(),
         kinds: shared.kinds.clone(),
         stale_after: shared.options.stale_after,
         health: Arc::clone(&shared.health),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
-use kiln_apiserver::Request;
+use kiln_apiserver::ApiRequest;
 use kiln_engine::{EvalEnv, Event, RuleOutcome, RuleSet};
 use kiln_object::metadata;
 use kiln_rules::Rule;
@@ -33,16 +33,16 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Self {
-        let sandbox = Sandbox::start(&kiln_sandbox::Options::default()).await.unwrap();
+        let sandbox = Sandbox::start(&kiln_sandbox::SandboxOptions::default()).await.unwrap();
         let cluster =
             Cluster { sandbox: Arc::new(sandbox), directory: tempfile::tempdir().unwrap() };
-        for object in kiln_install::manifests(&kiln_install::Options {
+        for object in kiln_install::manifests(&kiln_install::InstallOptions {
             workload: false,
             permissions: kiln_install::Permissions {
                 grant: kiln_install::Grant::Standard,
                 ..kiln_install::Permissions::default()
             },
-            ..kiln_install::Options::default()
+            ..kiln_install::InstallOptions::default()
         }) {
             cluster.store(object).await;
         }
@@ -74,7 +74,7 @@ impl Cluster {
     }
 
     fn get(&self, path: &str) -> Option<Value> {
-        let answer = self.sandbox.send(Request::new("GET", path));
+        let answer = self.sandbox.send(ApiRequest::new("GET", path));
         (answer.status == 200).then(|| answer.value())
     }
 
@@ -117,7 +117,10 @@ impl Process {
 
     /// Waits until it acts, and has read the existing objects.
     async fn is_at_work(&self) {
-        until("it acts", || self.acts() && *self.shared.work.borrow() == ActivityState::Idle).await;
+        until("it acts", || {
+            self.acts() && *self.shared.progress.work.borrow() == ActivityState::Idle
+        })
+        .await;
     }
 
     fn acts(&self) -> bool {
@@ -143,13 +146,13 @@ impl Process {
     }
 }
 
-fn options(cluster: &Cluster, detour: Option<SocketAddr>) -> Options {
-    Options {
+fn options(cluster: &Cluster, detour: Option<SocketAddr>) -> RuntimeOptions {
+    RuntimeOptions {
         kubeconfig: Some(cluster.kubeconfig(detour)),
         only: Some(Only::Controller),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         lease: LEASE,
-        ..Options::default()
+        ..RuntimeOptions::default()
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_admission::{Request, ValidationResult};
+use kiln_admission::{ReviewRequest, ValidationResult};
 use kiln_engine::{EvalEnv, Globals, WithGlobals};
 use kiln_object::{Kinds, ObjectId, metadata};
 
@@ -36,7 +36,7 @@ pub(crate) struct Evaluator {
 impl Evaluator {
     pub(crate) fn new(shared: &AppState, kinds: Kinds, desk: Arc<AdmissionState>) -> Self {
         Evaluator {
-            client: shared.admission.clone(),
+            client: shared.clients.admission.clone(),
             kinds,
             globals: shared.globals.borrow().clone(),
             rights: Arc::clone(&shared.rights),
@@ -80,7 +80,12 @@ impl Evaluator {
 }
 
 /// Evaluates the rules that the answer to a request does not wait for.
-pub(crate) fn after_answer(told: &Told, desk: Arc<AdmissionState>, path: String, request: Request) {
+pub(crate) fn after_answer(
+    told: &Told,
+    desk: Arc<AdmissionState>,
+    path: String,
+    request: ReviewRequest,
+) {
     let shared = told.shared.clone();
     let Ok(permit) = Arc::clone(&told.audits).try_acquire_owned() else {
         shared.metrics.count("kiln_audits_dropped_total", &[]);
@@ -107,24 +112,24 @@ pub(crate) fn after_answer(told: &Told, desk: Arc<AdmissionState>, path: String,
 /// Counts results of rules that change objects, and passes them on to reports.
 pub(crate) fn tell_changes(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     results: &[ValidationResult],
     blocked: bool,
 ) {
     count(shared, request, results);
-    if !request.event.dry_run && !results.is_empty() {
+    if !request.event.request.dry_run && !results.is_empty() {
         reporter::admitted(shared, request, &object_of(shared, request), results, blocked);
     }
 }
 
-fn count(shared: &AppState, request: &Request, results: &[ValidationResult]) {
+fn count(shared: &AppState, request: &ReviewRequest, results: &[ValidationResult]) {
     let event = &request.event;
     let operation = kyverno_metrics::operation_of(event);
     let about = RanFor {
         kind: &event.kind.kind,
         operation: &operation,
         cause: ExecutionCause::Request,
-        dry_run: event.dry_run,
+        dry_run: event.request.dry_run,
     };
     kyverno_metrics::count_results(shared, results, about);
     for result in results {
@@ -139,7 +144,7 @@ fn count(shared: &AppState, request: &Request, results: &[ValidationResult]) {
 }
 
 /// The object of a request.
-fn object_of(shared: &AppState, request: &Request) -> CheckedObject {
+fn object_of(shared: &AppState, request: &ReviewRequest) -> CheckedObject {
     let event = &request.event;
     let namespace = match shared.kinds.borrow().is_namespaced(&event.kind) {
         Some(false) => "",
@@ -154,17 +159,17 @@ fn object_of(shared: &AppState, request: &Request) -> CheckedObject {
 /// Counts results, and passes them on to where users read of them.
 pub(crate) fn tell(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     results: &[ValidationResult],
     blocked: bool,
 ) {
     count(shared, request, results);
-    if request.event.dry_run || results.is_empty() {
+    if request.event.request.dry_run || results.is_empty() {
         return;
     }
     let object = object_of(shared, request);
     reporter::admitted(shared, request, &object, results, blocked);
     let checked = Happened::Checked { object, results: results.into(), blocked, scanned: false };
     // Events are for people: when there are too many of them, some are left out.
-    let _ = shared.happened.try_send(checked);
+    let _ = shared.news.happened.try_send(checked);
 }

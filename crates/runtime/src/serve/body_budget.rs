@@ -50,7 +50,7 @@ struct Awaited<'b> {
 }
 
 /// A body, and the room that it takes.
-pub(crate) struct Body {
+pub(crate) struct BudgetedBody {
     pub(crate) bytes: Bytes,
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -98,7 +98,7 @@ impl Bodies {
     }
 
     /// Receives a body of so many bytes at most.
-    pub(crate) async fn receive<B>(&self, mut body: B, most: usize) -> Result<Body, Unread>
+    pub(crate) async fn receive<B>(&self, mut body: B, most: usize) -> Result<BudgetedBody, Unread>
     where
         B: hyper::body::Body<Data = Bytes> + Unpin,
         B::Error: Display,
@@ -146,7 +146,7 @@ impl Bodies {
             joined.extend_from_slice(&piece);
         }
         let bytes = if joined.is_empty() { first } else { joined.freeze() };
-        Ok(Body { bytes, _room: room })
+        Ok(BudgetedBody { bytes, _room: room })
     }
 
     async fn room_for(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Unread> {

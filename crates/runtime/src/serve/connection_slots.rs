@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::server::Limits;
+use super::server::ConnectionLimits;
 
 /// Connections at once that gave their place up and may still say farewell. Beyond these, they are cut off.
 const LEAVING: usize = 64;
@@ -98,7 +98,7 @@ impl ConnectionSlots {
 
 impl ConnectionSlot {
     /// Comes when the connection is to end: no request came for too long, or another connection has its slot.
-    pub(crate) async fn is_over(&self, limits: &Limits) {
+    pub(crate) async fn is_over(&self, limits: &ConnectionLimits) {
         tokio::select! {
             () = self.used.is_left(limits) => {}
             () = self.is_given_up() => {}
@@ -153,7 +153,7 @@ impl ConnectionUse {
     }
 
     /// Comes when no request came for too long.
-    async fn is_left(&self, limits: &Limits) {
+    async fn is_left(&self, limits: &ConnectionLimits) {
         loop {
             let left = {
                 let state = self.state();

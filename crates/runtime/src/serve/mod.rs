@@ -44,7 +44,7 @@ use tokio::sync::watch;
 use crate::state::AppState;
 use crate::supervisor::{OnPanic, Supervisor};
 
-pub use server::Limits;
+pub use server::ConnectionLimits;
 pub use tls::ClientAuthority;
 pub use update_request_limiter::CarrierLimits;
 pub(crate) use view::Machine;
@@ -72,11 +72,16 @@ pub async fn serve(shared: AppState, admits: bool) {
             }
         }
     };
-    serve_on(shared, listener, admits, Limits::default()).await;
+    serve_on(shared, listener, admits, ConnectionLimits::default()).await;
 }
 
 /// Serves on a socket until the process is to end.
-pub async fn serve_on(shared: AppState, listener: TcpListener, admits: bool, limits: Limits) {
+pub async fn serve_on(
+    shared: AppState,
+    listener: TcpListener,
+    admits: bool,
+    limits: ConnectionLimits,
+) {
     let settings = shared.options.settings();
     let first = Arc::new(AdmissionState {
         hooks: Hooks::default(),

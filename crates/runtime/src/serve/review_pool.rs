@@ -32,7 +32,7 @@ pub(crate) struct ReviewPool(Arc<Threads>);
 struct Threads {
     most: usize,
     runtime: Handle,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Wakes threads that have nothing to do.
     work: Condvar,
     /// Wakes those that want their turn back.
@@ -40,7 +40,7 @@ struct Threads {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     /// Reviews that have not begun, in the order in which they came.
     waiting: BTreeMap<u64, Review>,
     /// The number of the next review.
@@ -105,7 +105,7 @@ impl ReviewPool {
 }
 
 impl Threads {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,13 +118,13 @@ impl Threads {
         Waits { threads: self, number }
     }
 
-    fn has_room(&self, state: &State) -> bool {
+    fn has_room(&self, state: &PoolState) -> bool {
         // Those who come back go first: others wait for what they hold.
         state.at_work + state.returning < self.most
     }
 
     /// Lets a thread take the next review, if there is one and it may begin.
-    fn find_somebody(self: &Arc<Self>, state: &mut State) {
+    fn find_somebody(self: &Arc<Self>, state: &mut PoolState) {
         if state.waiting.is_empty() || !self.has_room(state) {
             return;
         }

@@ -8,9 +8,9 @@ use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_admission::authors::{AUTHOR_PATH, sign};
-use kiln_admission::policies::Check;
+use kiln_admission::policies::PolicyCheck;
 use kiln_admission::webhooks::{POLICY_PATH, TTL_PATH, is_served};
-use kiln_admission::{BadReview, Request, Reviewed};
+use kiln_admission::{BadReview, ReviewRequest, Reviewed};
 use kiln_cleanup::{TTL_LABEL, Ttl};
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_engine::Status;
@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use super::AdmissionState;
 use super::audits::{self, Evaluator};
-use super::body_budget::Body;
+use super::body_budget::BudgetedBody;
 use super::review_pool::{ReviewPermit, ReviewPool};
 use super::update_request_limiter::{Carriers, NotStored};
 use crate::calls::carry_out;
@@ -35,7 +35,7 @@ use crate::supervisor;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An answer of the server.
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type ServedResponse = Response<Full<Bytes>>;
 
 /// A request.
 pub(crate) struct Asked {
@@ -87,7 +87,7 @@ fn patience(query: &str) -> Option<Duration> {
 }
 
 /// Answers what is not a review.
-pub(crate) fn plain(shared: &AppState, asked: &Asked) -> Answer {
+pub(crate) fn plain(shared: &AppState, asked: &Asked) -> ServedResponse {
     let is_get = matches!(asked.method, Method::GET | Method::HEAD);
     match asked.path.as_str() {
         "/health/liveness" | "/livez" | "/healthz" if is_get => {
@@ -125,19 +125,19 @@ pub(crate) fn plain(shared: &AppState, asked: &Asked) -> Answer {
     }
 }
 
-pub(crate) fn text(status: StatusCode, words: &str) -> Answer {
+pub(crate) fn text(status: StatusCode, words: &str) -> ServedResponse {
     let mut answer = Response::new(Full::new(Bytes::copy_from_slice(words.as_bytes())));
     *answer.status_mut() = status;
     answer
 }
 
 /// The answer to a request that panicked.
-pub(crate) fn broken() -> Answer {
+pub(crate) fn broken() -> ServedResponse {
     let words = "internal error; see the Kiln log\n";
     text(StatusCode::INTERNAL_SERVER_ERROR, words)
 }
 
-fn json(body: Vec<u8>) -> Answer {
+fn json(body: Vec<u8>) -> ServedResponse {
     let mut answer = Response::new(Full::new(Bytes::from(body)));
     let form = http::HeaderValue::from_static("application/json");
     answer.headers_mut().insert(http::header::CONTENT_TYPE, form);
@@ -160,8 +160,8 @@ pub(crate) async fn review(
     told: Told,
     desk: Arc<AdmissionState>,
     asked: Asked,
-    body: Body,
-) -> Answer {
+    body: BudgetedBody,
+) -> ServedResponse {
     let shared = &told.shared;
     let began = Instant::now();
     let deadline = asked.deadline;
@@ -183,9 +183,14 @@ pub(crate) async fn review(
     answer
 }
 
-type Answered = (Answer, String, &'static str);
+type Answered = (ServedResponse, String, &'static str);
 
-async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body) -> Answered {
+async fn answer(
+    told: &Told,
+    desk: Arc<AdmissionState>,
+    asked: Asked,
+    body: BudgetedBody,
+) -> Answered {
     let began = Instant::now();
     let Told { shared, carriers, reviews, turns, .. } = told;
     let Ok(permit) = Arc::clone(reviews).acquire_owned().await else {
@@ -200,25 +205,26 @@ async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body
     let evaluator = Evaluator::new(shared, kinds.clone(), Arc::clone(&desk));
     let (path, deadline) = (asked.path.clone(), asked.deadline);
     // Reading and evaluating keep a processor busy: other connections go on meanwhile.
-    let review = move |turn: &ReviewPermit<'_>| -> Result<(Request, Option<Reviewed>), BadReview> {
-        let request = Request::read(&body.bytes, desk.settings.review_bytes, &kinds)?;
-        drop(body);
-        if policies {
-            return Ok((request, None));
-        }
-        if asked.path == TTL_PATH {
-            let response = ttl_response(request.event.object.as_ref());
-            return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
-        }
-        if asked.path == AUTHOR_PATH {
-            let response = sign(&request.event, desk.settings.authors);
-            return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
-        }
-        let reviewed = evaluator.with_env(turn, deadline, |eval_env| {
-            desk.hooks.review(&asked.path, &request, eval_env, &desk.settings)
-        });
-        Ok((request, Some(reviewed)))
-    };
+    let review =
+        move |turn: &ReviewPermit<'_>| -> Result<(ReviewRequest, Option<Reviewed>), BadReview> {
+            let request = ReviewRequest::read(&body.bytes, desk.settings.review_bytes, &kinds)?;
+            drop(body);
+            if policies {
+                return Ok((request, None));
+            }
+            if asked.path == TTL_PATH {
+                let response = ttl_response(request.event.object.as_ref());
+                return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
+            }
+            if asked.path == AUTHOR_PATH {
+                let response = sign(&request.event, desk.settings.authors);
+                return Ok((request, Some(Reviewed { response, ..Reviewed::default() })));
+            }
+            let reviewed = evaluator.with_env(turn, deadline, |eval_env| {
+                desk.hooks.review(&asked.path, &request, eval_env, &desk.settings)
+            });
+            Ok((request, Some(reviewed)))
+        };
     // A client that gives up leaves a review that goes on: it counts until it is over.
     let taken = turns.take(move |turn| (review(turn), permit)).await;
     let (reviewed, _permit) = taken.unzip();
@@ -250,7 +256,7 @@ async fn answer(told: &Told, desk: Arc<AdmissionState>, asked: Asked, body: Body
                 let why = format!("cannot store the admission request as an UpdateRequest: {why}");
                 reviewed.response = kiln_admission::Response::failed(why);
             }
-            if reviewed.audits && reviewed.response.is_allowed() && !request.event.dry_run {
+            if reviewed.audits && reviewed.response.is_allowed() && !request.event.request.dry_run {
                 audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);
@@ -320,7 +326,7 @@ async fn tell_controller(
         }
     }
     // A busy controller is not waited for: it goes without, and finds out by its watches.
-    if shared.hints.try_send(hint).is_err() {
+    if shared.news.hints.try_send(hint).is_err() {
         tracing::debug!("the controller takes no observed requests now");
     }
     written
@@ -329,7 +335,7 @@ async fn tell_controller(
 /// Stores a request for the leader.
 async fn write_down(shared: &AppState, request: Value) -> Result<(), NotStored> {
     let kinds = shared.kinds.borrow().clone();
-    match carry_out(&shared.admission, &kinds, &Call::create(request)).await {
+    match carry_out(&shared.clients.admission, &kinds, &Call::create(request)).await {
         Ok(_) => Ok(()),
         // The same was written down a moment ago.
         Err(error) if error.reason == Reason::AlreadyExists => Ok(()),
@@ -337,7 +343,7 @@ async fn write_down(shared: &AppState, request: Value) -> Result<(), NotStored> 
     }
 }
 
-fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
+fn tell(shared: &AppState, reviewed: &Reviewed, request: &ReviewRequest) {
     let about = || {
         let event = &request.event;
         let namespace = event.namespace.as_deref().unwrap_or_default();
@@ -345,10 +351,10 @@ fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
     };
     for ran in &reviewed.ran {
         let changed = ran.status == Status::Pass && reviewed.response.patch.is_some();
-        if changed && !request.event.dry_run {
+        if changed && !request.event.request.dry_run {
             // Events are for people: when there are too many of them, some are left out.
             let mutated = Happened::Mutated { rule: ran.rule.clone(), object: about() };
-            let _ = shared.happened.try_send(mutated);
+            let _ = shared.news.happened.try_send(mutated);
         }
     }
     let blocked = !reviewed.response.is_allowed();
@@ -363,17 +369,18 @@ fn tell(shared: &AppState, reviewed: &Reviewed, request: &Request) {
 /// Checks a policy, and asks for the rights that it needs.
 async fn policy(
     shared: &AppState,
-    request: &Request,
+    request: &ReviewRequest,
     settings: &kiln_admission::Settings,
 ) -> kiln_admission::Response {
     let check = |kinds: &Kinds| {
         let registry = shared.registry.borrow().clone();
         let others = registry.rules.rules().map(AsRef::as_ref);
-        Check::of(&request.event, others, kinds).held_to_author(&request.event, settings.authors)
+        PolicyCheck::of(&request.event, others, kinds)
+            .held_to_author(&request.event, settings.authors)
     };
     let mut checked = check(&shared.kinds.borrow().clone());
     if checked.may_be_new_kind()
-        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.admission).await
+        && let Ok(Some(kinds)) = Discovery::default().refresh(&shared.clients.admission).await
     {
         // Kyverno: a kind that was just created counts.
         checked = check(&kinds);
@@ -387,7 +394,8 @@ async fn policy(
                 let role = match question.role() {
                     Some(role) => {
                         let kinds = shared.kinds.borrow().clone();
-                        let read = carry_out(&shared.admission, &kinds, &Call::Get(role)).await;
+                        let read =
+                            carry_out(&shared.clients.admission, &kinds, &Call::Get(role)).await;
                         // What cannot be read is not known to be held.
                         read.ok().and_then(Reply::object)
                     }
@@ -416,7 +424,8 @@ async fn policy(
 
 /// Whether a user may do something.
 async fn is_allowed(shared: &AppState, review: &Value) -> Result<bool, ApiError> {
-    let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
+    let answer =
+        shared.clients.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
     Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool).unwrap_or(false))
 }
 

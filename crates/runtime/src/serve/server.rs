@@ -21,7 +21,7 @@ use super::audits::MOST_WAITING;
 use super::body_budget::{Bodies, Unread};
 use super::connection_slots::{ConnectionSlot, ConnectionSlots, InFlightRequest};
 use super::review_pool::ReviewPool;
-use super::routes::{self, Answer, Asked, text};
+use super::routes::{self, Asked, ServedResponse, text};
 use super::tls::Served;
 use super::update_request_limiter::{CarrierLimits, Carriers};
 use crate::state::AppState;
@@ -29,7 +29,7 @@ use crate::supervisor::caught;
 
 /// What strangers may cost.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Connections at once. When there are so many, one without a request at work makes room for a new one.
     pub connections: usize,
     /// Reviews at once, each until it is really over: also one whose client gave up.
@@ -50,9 +50,9 @@ pub struct Limits {
     pub carriers: CarrierLimits,
 }
 
-impl Default for Limits {
+impl Default for ConnectionLimits {
     fn default() -> Self {
-        Limits {
+        ConnectionLimits {
             connections: 512,
             reviews: 128,
             bytes: 64 << 20,
@@ -79,7 +79,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     certificate: &Served,
     desk: watch::Receiver<Arc<AdmissionState>>,
-    limits: Limits,
+    limits: ConnectionLimits,
     mut closed: watch::Receiver<bool>,
 ) {
     let acceptor = match certificate.config(shared.options.client_ca.as_ref()) {
@@ -153,7 +153,7 @@ struct Connection {
     audits: Arc<Semaphore>,
     /// The client has shown a certificate, or need not.
     is_known: bool,
-    limits: Limits,
+    limits: ConnectionLimits,
 }
 
 impl Connection {
@@ -232,7 +232,11 @@ impl Connection {
         }
     }
 
-    async fn respond(&self, request: Request<Incoming>, mut used: InFlightRequest) -> Answer {
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        mut used: InFlightRequest,
+    ) -> ServedResponse {
         let asked = Asked::new(request.method().clone(), request.uri());
         if !asked.is_review() {
             return routes::plain(&self.shared, &asked);

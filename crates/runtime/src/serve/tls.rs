@@ -118,7 +118,7 @@ impl ResolvesServerCert for Served {
 
 #[cfg(test)]
 mod tests {
-    use kiln_certificates::{Names, Stored};
+    use kiln_certificates::{CertificateNames, Stored};
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
     use super::*;
@@ -146,7 +146,11 @@ mod tests {
     fn what_another_authority_signed_is_known_for_it() {
         // Authorities of Kiln have all the same name.
         let make = || {
-            let made = Certificates::ensure(&Stored::default(), &Names::usual("kyverno"), now());
+            let made = Certificates::ensure(
+                &Stored::default(),
+                &CertificateNames::usual("kyverno"),
+                now(),
+            );
             made.map(|made| (made.authority.certificates, made.serving.certificates)).unwrap()
         };
         let ((old, by_old), (new, by_new)) = (make(), make());

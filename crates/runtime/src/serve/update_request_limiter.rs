@@ -161,7 +161,7 @@ impl Carriers {
             }
             buckets.looked = Some(now);
         }
-        let (client, there) = (shared.admission.clone(), Arc::clone(&self.there));
+        let (client, there) = (shared.clients.admission.clone(), Arc::clone(&self.there));
         let (namespace, most) = (shared.options.namespace.clone(), self.most);
         let Gvk { group, version, .. } = shared.options.names.update_request();
         tokio::spawn(async move {

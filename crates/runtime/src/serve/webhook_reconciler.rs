@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_admission::webhooks::{self, Address, is_current};
 use kiln_admission::{Hooks, Settings};
-use kiln_certificates::{Certificates, Names, Stored, validity};
+use kiln_certificates::{CertificateNames, Certificates, Stored, validity};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_rules::Policy;
@@ -93,7 +93,7 @@ pub(crate) async fn take_back(shared: &AppState) {
     let kinds = shared.kinds.borrow().clone();
     for (kind, name) in shared.options.names.webhook_configurations() {
         let id = ObjectId::new(Gvk::new("admissionregistration.k8s.io/v1", kind), "", &name);
-        let gone = carry_out(&shared.admission, &kinds, &Call::delete(id)).await;
+        let gone = carry_out(&shared.clients.admission, &kinds, &Call::delete(id)).await;
         if let Err(error) = gone
             && error.reason != Reason::NotFound
         {
@@ -108,7 +108,7 @@ struct WebhookReconciler {
     warned: Vec<String>,
     /// Exceptions that do not hold.
     passed_over: Vec<Str>,
-    names: Names,
+    names: CertificateNames,
     /// The name that API servers call.
     called: String,
     address: Address,
@@ -217,7 +217,7 @@ impl WebhookReconciler {
                 (policy.id.clone(), (uid.into(), generation.and_then(Value::as_i64).unwrap_or(0)))
             })
             .collect();
-        self.shared.webhooks.send_if_modified(|known| {
+        self.shared.progress.webhooks.send_if_modified(|known| {
             let differs = *known != registered;
             *known = registered;
             differs
@@ -346,7 +346,7 @@ impl WebhookReconciler {
 
     async fn read(&self, name: &str, kinds: &Kinds) -> Result<Option<Value>, ApiError> {
         let id = ObjectId::new(Gvk::new("v1", "Secret"), &self.names.namespace, name);
-        match carry_out(&self.shared.admission, kinds, &Call::Get(id)).await {
+        match carry_out(&self.shared.clients.admission, kinds, &Call::Get(id)).await {
             Ok(reply) => Ok(reply.object()),
             Err(error) if error.reason == Reason::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -367,7 +367,7 @@ impl WebhookReconciler {
                 Call::Update { object, subresource: Str::default(), dry_run: false }
             }
         };
-        carry_out(&self.shared.admission, kinds, &call).await.map(drop)
+        carry_out(&self.shared.clients.admission, kinds, &call).await.map(drop)
     }
 
     /// Makes a configuration what it should be; whether that took a write.
@@ -382,7 +382,12 @@ impl WebhookReconciler {
         let id = ObjectId::of(wanted).map_err(|error| error.to_string())?;
         let mut last = String::new();
         for _ in 0..TRIES {
-            let there = match carry_out(&self.shared.admission, kinds, &Call::Get(id.clone())).await
+            let there = match carry_out(
+                &self.shared.clients.admission,
+                kinds,
+                &Call::Get(id.clone()),
+            )
+            .await
             {
                 Ok(reply) => reply.object(),
                 Err(error) if error.reason == Reason::NotFound => None,
@@ -426,12 +431,12 @@ fn host(shared: &AppState) -> Option<String> {
 }
 
 /// The names that API servers call the process by.
-fn names(shared: &AppState) -> Names {
+fn names(shared: &AppState) -> CertificateNames {
     let mut others: Vec<String> = host(shared).into_iter().collect();
     others.extend(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     others.sort();
     others.dedup();
-    Names {
+    CertificateNames {
         service: shared.options.service.as_str().into(),
         namespace: shared.options.namespace.as_str().into(),
         others,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kiln_certificates::{Certificates, Names, Pair};
-use kiln_runtime::Options;
+use kiln_certificates::{CertificateNames, Certificates, Pair};
+use kiln_runtime::RuntimeOptions;
 use kiln_runtime::policy_store::Registry;
 use kiln_value::{Value, json};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
@@ -90,7 +90,7 @@ impl Cluster {
     /// Stores an authority without its key, and a pair.
     fn give(&self, authority: &str, serving: &Pair) {
         let authority = Pair { certificates: authority.to_owned(), key: String::new() };
-        let names = Names::usual("kyverno");
+        let names = CertificateNames::usual("kyverno");
         let made = Certificates { authority, serving: serving.clone(), changed: false, next: 0 };
         let mut held = self.0.lock().unwrap();
         let both = [names.authority_secret(), names.serving_secret()];
@@ -130,7 +130,8 @@ fn pair(authority: &Authority, name: &str, seconds: u64) -> Pair {
 }
 
 async fn start(cluster: &Cluster, webhook_url: Option<&str>) -> Running {
-    let options = Options { webhook_url: webhook_url.map(str::to_owned), ..Options::default() };
+    let options =
+        RuntimeOptions { webhook_url: webhook_url.map(str::to_owned), ..RuntimeOptions::default() };
     let cluster = cluster.start().await;
     start_with(Setup { options, cluster, ..Setup::default() }).await
 }

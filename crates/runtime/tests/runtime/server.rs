@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kiln_engine::HostAllowlist;
-use kiln_runtime::Options;
+use kiln_runtime::RuntimeOptions;
 use kiln_runtime::events::Happened;
-use kiln_runtime::serve::{CarrierLimits, ClientAuthority, Limits};
+use kiln_runtime::serve::{CarrierLimits, ClientAuthority, ConnectionLimits};
 use kiln_value::Value;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ClientConfig;
@@ -19,19 +19,19 @@ use crate::support::{
     POLICIES, Running, Setup, client, posted, read_answer, review, say, start, start_with,
 };
 
-fn short() -> Limits {
-    Limits {
+fn short() -> ConnectionLimits {
+    ConnectionLimits {
         handshake: Duration::from_millis(300),
         head: Duration::from_millis(300),
         body: Duration::from_millis(300),
         drain: Duration::from_secs(5),
-        ..Limits::default()
+        ..ConnectionLimits::default()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_are_answered_and_triggers_told() {
-    let mut running = start(Limits::default()).await;
+    let mut running = start(ConnectionLimits::default()).await;
     let (status, body) =
         running.post("/mutate/fail?timeout=10s", &review("ConfigMap", "dev")).await.unwrap();
     assert_eq!(status, 200);
@@ -72,7 +72,7 @@ async fn reviews_are_answered_and_triggers_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn readiness_is_lost_while_rules_are_unknown_and_liveness_is_not() {
-    let running = start(Limits::default()).await;
+    let running = start(ConnectionLimits::default()).await;
     let health = &running.shared.health;
     // No API server takes the webhooks here, nor the certificates.
     health.can_do_without("webhooks");
@@ -104,7 +104,7 @@ async fn readiness_is_lost_while_rules_are_unknown_and_liveness_is_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_part_that_is_down_fails_liveness_and_nothing_else() {
-    let running = start(Limits::default()).await;
+    let running = start(ConnectionLimits::default()).await;
     let health = &running.shared.health;
     assert_eq!(running.get("/healthz").await.unwrap(), (200, "ok\n".to_owned()));
     health.down("status", "it panicked; restarting");
@@ -125,7 +125,7 @@ async fn a_part_that_is_down_fails_liveness_and_nothing_else() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_is_busy_holds_up_no_review() {
-    let mut running = start(Limits::default()).await;
+    let mut running = start(ConnectionLimits::default()).await;
     // There is room for sixteen, and none is taken.
     for number in 0..20 {
         let asked = running.post("/validate/ignore?timeout=2s", &review("Namespace", "a")).await;
@@ -136,7 +136,7 @@ async fn a_controller_that_is_busy_holds_up_no_review() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_makes_no_sense_is_refused() {
-    let running = start(Limits::default()).await;
+    let running = start(ConnectionLimits::default()).await;
     for (path, body, expected) in [
         ("/mutate/fail", "{", 400),
         ("/mutate/fail", "{}", 400),
@@ -210,7 +210,7 @@ async fn slow_clients_are_left() {
 /// Metrics must show an overload, and clients that send too much or too slowly.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_rejected_before_they_are_read_are_counted() {
-    let running = start(Limits { bytes: 10, ..short() }).await;
+    let running = start(ConnectionLimits { bytes: 10, ..short() }).await;
     let head = "POST /mutate/fail HTTP/1.1\r\nhost: a\r\n";
     let answer = async |rest: &str| running.say(format!("{head}{rest}").as_bytes()).await;
     let too_large = answer("connection: close\r\ncontent-length: 99999999\r\n\r\n").await.unwrap();
@@ -222,7 +222,7 @@ async fn requests_rejected_before_they_are_read_are_counted() {
     assert_eq!(answer("content-length: 10\r\n\r\n{").await.map(|answer| answer.0), Some(408));
 
     // It holds all the room there is, until another body needs some of it.
-    let patient = start(Limits { bytes: 10, ..Limits::default() }).await;
+    let patient = start(ConnectionLimits { bytes: 10, ..ConnectionLimits::default() }).await;
     let mut slow = patient.connect().await.unwrap();
     slow.write_all(format!("{head}content-length: 20\r\n\r\n0123456789").as_bytes()).await.unwrap();
     let rejected = tokio::spawn(async move { read_answer(&mut slow).await });
@@ -260,7 +260,7 @@ impl Silent {
 }
 
 /// A server whose rules for Secrets ask a service that is silent.
-async fn start_with_silent_service(limits: Limits) -> (Running, Silent) {
+async fn start_with_silent_service(limits: ConnectionLimits) -> (Running, Silent) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (count, asked) = watch::channel(0);
@@ -287,8 +287,10 @@ spec:
     mutate: {{patchStrategicMerge: {{metadata: {{labels: {{price: '{{{{ price.of }}}}'}}}}}}}}
 "
     );
-    let options =
-        Options { services: HostAllowlist::read("127.0.0.1").unwrap(), ..Options::default() };
+    let options = RuntimeOptions {
+        services: HostAllowlist::read("127.0.0.1").unwrap(),
+        ..RuntimeOptions::default()
+    };
     let policies = format!("{POLICIES}---\n{asks}");
     let running = start_with(Setup { limits, options, policies, ..Setup::default() }).await;
     (running, Silent { asked, close })
@@ -296,7 +298,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_is_a_most_of_connections() {
-    let limits = Limits { connections: 2, ..Limits::default() };
+    let limits = ConnectionLimits { connections: 2, ..ConnectionLimits::default() };
     let (running, mut service) = start_with_silent_service(limits).await;
     let mut busy = Vec::new();
     for number in 1..=2 {
@@ -317,7 +319,7 @@ async fn there_is_a_most_of_connections() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_after_their_first_request_make_room_for_others() {
     let drain = Duration::from_millis(300);
-    let limits = Limits { connections: 3, drain, ..Limits::default() };
+    let limits = ConnectionLimits { connections: 3, drain, ..ConnectionLimits::default() };
     let (running, mut service) = start_with_silent_service(limits).await;
     let mut resting = Vec::new();
     for _ in 0..2 {
@@ -353,7 +355,9 @@ async fn connections_after_their_first_request_make_room_for_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_after_their_last_request_end() {
     let moment = Duration::from_millis(300);
-    let running = start(Limits { idle: moment, drain: moment, ..Limits::default() }).await;
+    let running =
+        start(ConnectionLimits { idle: moment, drain: moment, ..ConnectionLimits::default() })
+            .await;
     let mut one = running.connect().await.unwrap();
     let mut two = Http2::connect(&running).await;
     for _ in 0..2 {
@@ -377,7 +381,7 @@ async fn connections_after_their_last_request_end() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_bodies_hold_up_no_reviews() {
     let body = Duration::from_secs(60);
-    let running = start(Limits { reviews: 1, body, ..Limits::default() }).await;
+    let running = start(ConnectionLimits { reviews: 1, body, ..ConnectionLimits::default() }).await;
     let mut slow = Vec::new();
     for _ in 0..3 {
         let mut stream = running.connect().await.unwrap();
@@ -397,7 +401,8 @@ async fn slow_bodies_hold_up_no_reviews() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_that_are_reset_count_until_they_are_over() {
     let (running, mut service) =
-        start_with_silent_service(Limits { reviews: 3, ..Limits::default() }).await;
+        start_with_silent_service(ConnectionLimits { reviews: 3, ..ConnectionLimits::default() })
+            .await;
     let mut connection = Http2::connect(&running).await;
     let mut streams = Vec::new();
     for _ in 0..3 {
@@ -458,7 +463,7 @@ async fn reviews_of_clients_without_a_certificate_are_refused_where_one_is_asked
     let (pem, known) = authority();
     let (_, stranger) = authority();
     let clients = ClientAuthority::read(pem.as_bytes()).unwrap();
-    let options = Options { client_ca: Some(clients), ..Options::default() };
+    let options = RuntimeOptions { client_ca: Some(clients), ..RuntimeOptions::default() };
     let running = start_with(Setup { options, ..Setup::default() }).await;
     let review = review("ConfigMap", "dev");
     let (status, words) = running.post("/mutate/fail", &review).await.unwrap();
@@ -485,7 +490,7 @@ async fn reviews_of_clients_without_a_certificate_are_refused_where_one_is_asked
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn made_up_reviews_are_not_written_down_without_end() {
     let carriers = CarrierLimits { burst: 3, per_second: 0, ..CarrierLimits::default() };
-    let running = start(Limits { carriers, ..Limits::default() }).await;
+    let running = start(ConnectionLimits { carriers, ..ConnectionLimits::default() }).await;
     for number in 0..10 {
         let exec = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"{number}","operation":"CONNECT","name":"a","namespace":"dev","subResource":"exec","kind":{{"group":"","version":"v1","kind":"PodExecOptions"}},"resource":{{"group":"","version":"v1","resource":"pods"}},"userInfo":{{"username":"ann"}},"object":{{"apiVersion":"v1","kind":"PodExecOptions","command":["sh"]}}}}}}"#
@@ -602,7 +607,7 @@ impl Http2 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_are_opened_and_reset_end_their_connection() {
-    let running = start(Limits::default()).await;
+    let running = start(ConnectionLimits::default()).await;
     let mut connection = Http2::connect(&running).await;
     let mut sent = 0;
     for _ in 0..20_000 {

@@ -9,7 +9,7 @@ use kiln_runtime::health::Health;
 use kiln_runtime::metrics::Metrics;
 use kiln_runtime::policy_store::{self, Registry};
 use kiln_runtime::watch::{Subject, WatchNews, Watcher};
-use kiln_runtime::{Client, Options};
+use kiln_runtime::{Client, RuntimeOptions};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -58,7 +58,7 @@ async fn server(acts: Vec<Act>) -> (String, watch::Receiver<usize>) {
 
 async fn watcher(address: &str) -> (Watcher, watch::Sender<Kinds>, tempfile::TempDir) {
     let (folder, file) = kubeconfig(address);
-    let options = Options { kubeconfig: Some(file), ..Options::default() };
+    let options = RuntimeOptions { kubeconfig: Some(file), ..RuntimeOptions::default() };
     let (sender, kinds) = watch::channel(Kinds::builtin());
     let watcher = Watcher {
         client: Client::connect(&options, None).await.unwrap(),
@@ -135,8 +135,11 @@ async fn rules_that_were_read_once_count_while_they_cannot_be_read() {
     let (watcher, _kinds, _folder) = watcher(&address).await;
     let health = Arc::clone(&watcher.health);
     let (sender, registry) = watch::channel(Arc::new(Registry::default()));
-    let keeping =
-        policy_store::keep(watcher, std::sync::Arc::new(kiln_runtime::Options::default()), sender);
+    let keeping = policy_store::keep(
+        watcher,
+        std::sync::Arc::new(kiln_runtime::RuntimeOptions::default()),
+        sender,
+    );
     let task = tokio::spawn(keeping);
     until("a problem", || !health.problems().is_empty()).await;
     assert!(!health.keeps_from_answering().is_empty(), "the rules are unknown");

@@ -9,8 +9,8 @@ use base64::Engine as _;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use kiln_apiserver::{LONGEST_BODY, Request};
-use kiln_sandbox::{Options, Sandbox};
+use kiln_apiserver::{ApiRequest, LONGEST_BODY};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_value::{Value, json};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -32,7 +32,7 @@ struct Place {
 
 impl Place {
     async fn start() -> Self {
-        let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+        let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
         let field = |name: &str| {
             let line = sandbox.kubeconfig().lines().find_map(|line| line.trim().strip_prefix(name));
             line.expect("a field").to_owned()
@@ -344,7 +344,7 @@ async fn a_watch_that_nobody_reads_holds_nothing_up() {
             );
             let target = format!("{CONFIG_MAPS}/large?fieldManager=t&force=true");
             let request =
-                Request::new("PATCH", &target).with_body("application/apply-patch+yaml", map);
+                ApiRequest::new("PATCH", &target).with_body("application/apply-patch+yaml", map);
             let response = writing.send(request);
             assert!(response.status < 300, "{}", String::from_utf8_lossy(&response.body));
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use kiln_apiserver::Authorization;
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_testkit::control_plane::Binaries;
 use kiln_testkit::{corpus, corpus_json};
 use kiln_value::Value;
@@ -177,10 +177,10 @@ async fn recorded_commands_print_what_they_printed() {
                 .expect("a mode");
         }
     }
-    let options = Options {
+    let options = SandboxOptions {
         authorization: Authorization::Rbac,
         namespace: "demo".to_owned(),
-        ..Options::default()
+        ..SandboxOptions::default()
     };
     let sandbox = Sandbox::start(&options).await.expect("a sandbox");
     // With the names of the recording.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kiln_apiserver::Authorization;
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_value::{Value, json, value};
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
@@ -67,7 +67,8 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_come_with_the_token_of_the_kubeconfig() {
-    let options = Options { authorization: Authorization::Rbac, ..Options::default() };
+    let options =
+        SandboxOptions { authorization: Authorization::Rbac, ..SandboxOptions::default() };
     let sandbox = Sandbox::start(&options).await.expect("a sandbox");
     let client = Client::of(sandbox.kubeconfig());
     let (ok, wrong, nobody) = blocking(move || {
@@ -87,7 +88,7 @@ async fn clients_come_with_the_token_of_the_kubeconfig() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_hears_of_what_is_written() {
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     let client = Client::of(sandbox.kubeconfig());
     let lines = blocking(move || {
         let path = "/api/v1/namespaces/default/configmaps?watch=true&timeoutSeconds=2";
@@ -113,7 +114,8 @@ async fn a_watch_hears_of_what_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_on_disk_is_there_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = Options { data: Some(folder.path().to_owned()), ..Options::default() };
+    let options =
+        SandboxOptions { data: Some(folder.path().to_owned()), ..SandboxOptions::default() };
     let first = Sandbox::start(&options).await.expect("a sandbox");
     let client = Client::of(first.kubeconfig());
     let (status, made) = blocking(move || {

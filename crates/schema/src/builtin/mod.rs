@@ -1,22 +1,34 @@
-//! The built-in tables, and the short constructors their generated sources use.
+//! The built-in tables, and the short constructors that the generated source of 1.21 uses.
 
+mod of_types;
 mod v1_21;
-mod v1_36;
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
-use crate::table::{Field, Kind, ListType, MapType, PatchStrategy, Shape, ShapeId, Span, Table};
-use crate::{Scope, Version};
+use kiln_object::kubernetes::{TABLE_1_36, TABLE_1_37};
 
-pub(crate) fn table(version: Version) -> &'static Table {
+use crate::table::{
+    ListType, MapType, PatchStrategy, ShapeId, Span, Table, TableField, TableKind, TableShape,
+};
+use crate::types::types_of;
+use crate::{KindScope, KubernetesVersion};
+
+pub(crate) fn table(version: KubernetesVersion) -> &'static Table {
     match version {
-        Version::V1_21 => &v1_21::TABLE,
-        Version::V1_36 => &v1_36::TABLE,
+        KubernetesVersion::V1_21 => &v1_21::TABLE,
+        KubernetesVersion::V1_36 => &V1_36,
+        KubernetesVersion::V1_37 => &V1_37,
     }
 }
 
-const N: Option<Scope> = Some(Scope::Namespaced);
-const C: Option<Scope> = Some(Scope::Cluster);
+static V1_36: LazyLock<Table> =
+    LazyLock::new(|| of_types::table(types_of(KubernetesVersion::V1_36), TABLE_1_36));
+static V1_37: LazyLock<Table> =
+    LazyLock::new(|| of_types::table(types_of(KubernetesVersion::V1_37), TABLE_1_37));
+
+const N: Option<KindScope> = Some(KindScope::Namespaced);
+const C: Option<KindScope> = Some(KindScope::Cluster);
 
 #[allow(clippy::too_many_arguments, reason = "one call per generated entry, in the order of Shape")]
 const fn shape(
@@ -28,8 +40,8 @@ const fn shape(
     strategy: u8,
     merge_key: [u32; 2],
     map_keys: [u32; 2],
-) -> Shape {
-    Shape {
+) -> TableShape {
+    TableShape {
         fields: Span { start: fields[0], length: fields[1] },
         items,
         values,
@@ -50,8 +62,8 @@ const fn shape(
     }
 }
 
-const fn field(name: &'static str, shape: ShapeId) -> Field {
-    Field { name: Cow::Borrowed(name), shape }
+const fn field(name: &'static str, shape: ShapeId) -> TableField {
+    TableField { name: Cow::Borrowed(name), shape }
 }
 
 const fn key(name: &'static str) -> Cow<'static, str> {
@@ -61,8 +73,8 @@ const fn key(name: &'static str) -> Cow<'static, str> {
 const fn kind(
     api_version: &'static str,
     kind: &'static str,
-    scope: Option<Scope>,
+    scope: Option<KindScope>,
     shape: Option<ShapeId>,
-) -> Kind {
-    Kind { api_version: Cow::Borrowed(api_version), kind: Cow::Borrowed(kind), scope, shape }
+) -> TableKind {
+    TableKind { api_version: Cow::Borrowed(api_version), kind: Cow::Borrowed(kind), scope, shape }
 }

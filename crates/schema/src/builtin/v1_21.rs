@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::{C, N, field, key, kind, shape};
-use crate::table::{Field, Kind, Shape, Table};
+use crate::table::{Table, TableField, TableKind, TableShape};
 
 pub(super) static TABLE: Table = Table {
     shapes: Cow::Borrowed(&SHAPES),
@@ -15,7 +15,7 @@ pub(super) static TABLE: Table = Table {
 };
 
 #[rustfmt::skip]
-static SHAPES: [Shape; 351] = [
+static SHAPES: [TableShape; 351] = [
     shape([0, 0], 0, 0, 0, 0, 0, [0, 0], [0, 0]), shape([330, 2], 0, 0, 0, 0, 0, [0, 0], [0, 0]),
     shape([329, 1], 0, 0, 0, 0, 0, [0, 0], [0, 0]), shape([325, 2], 0, 0, 0, 0, 0, [0, 0], [0, 0]),
     shape([324, 1], 0, 0, 0, 0, 0, [0, 0], [0, 0]), shape([320, 2], 0, 0, 0, 0, 0, [0, 0], [0, 0]),
@@ -195,7 +195,7 @@ static SHAPES: [Shape; 351] = [
 ];
 
 #[rustfmt::skip]
-static FIELDS: [Field; 334] = [
+static FIELDS: [TableField; 334] = [
     field("items", 165), field("metadata", 166), field("finalizers", 167),
     field("ownerReferences", 168), field("items", 169), field("metadata", 166), field("items", 170),
     field("metadata", 166), field("nodeTopology", 171), field("matchExpressions", 173),
@@ -298,7 +298,7 @@ static KEYS: [Cow<'static, str>; 15] = [
 ];
 
 #[rustfmt::skip]
-static KINDS: [Kind; 170] = [
+static KINDS: [TableKind; 170] = [
     kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", C, Some(1)),
     kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfigurationList", None, Some(2)),
     kind("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", C, Some(3)),

@@ -2,16 +2,19 @@
 //! they are left out. Everything that must know a type goes by this one table.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
+use kiln_object::kubernetes::{TABLE_1_36, TABLE_1_37};
 use kiln_value::{Value, json};
+
+use crate::KubernetesVersion;
 
 /// The position of a struct in the table.
 pub type StructId = usize;
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum SchemaType {
     /// Text.
     String,
     /// True or false.
@@ -45,9 +48,9 @@ pub enum Type {
     /// A map with fields.
     Struct(StructId),
     /// A list of values of one type.
-    List(Box<Type>),
+    List(Box<SchemaType>),
     /// A map with any keys, and values of one type.
-    Map(Box<Type>),
+    Map(Box<SchemaType>),
 }
 
 /// What may stand in the place of a schema.
@@ -63,13 +66,13 @@ pub enum SchemaOr {
 
 /// A field of a struct.
 #[derive(Debug)]
-pub struct Field {
+pub struct TypeField {
     /// Its name in JSON.
     pub name: &'static str,
     /// Its number in protobuf.
     pub number: u32,
     /// Its type.
-    pub ty: Type,
+    pub ty: SchemaType,
     /// It is a pointer, so that zero and nothing differ.
     pub pointer: bool,
     /// It is left out when empty.
@@ -83,6 +86,10 @@ pub struct Field {
     /// It is one value, however much it holds.
     pub atomic: bool,
     pub default: Option<Value>,
+    /// `x-kubernetes-patch-strategy`.
+    pub patch_strategy: Option<&'static str>,
+    /// `x-kubernetes-patch-merge-key`.
+    pub merge_key: Option<&'static str>,
 }
 
 /// A type with fields.
@@ -93,7 +100,7 @@ pub struct Struct {
     /// It is one value, however much it holds.
     pub atomic: bool,
     /// Its fields, in the order in which they are written.
-    pub fields: Vec<Field>,
+    pub fields: Vec<TypeField>,
     /// Structs whose fields stand in this one in JSON, and under a number in protobuf.
     pub inline: Vec<(u32, StructId)>,
 }
@@ -105,15 +112,37 @@ pub struct Types {
     kinds: HashMap<(&'static str, &'static str), StructId>,
 }
 
-const TABLE: &str = include_str!("table.txt");
-
-/// The table, read once.
+/// The types of Kubernetes 1.36, which is what the sandbox serves.
 pub fn types() -> &'static Types {
-    static TYPES: OnceLock<Types> = OnceLock::new();
-    TYPES.get_or_init(|| read(TABLE))
+    types_of(KubernetesVersion::V1_36)
+}
+
+/// The types of the newest version, to check rules by that may be for any of them.
+pub fn newest_types() -> &'static Types {
+    types_of(KubernetesVersion::NEWEST)
+}
+
+/// The types of a version, read once. There are none of 1.21, of which only merge rules are known.
+pub(crate) fn types_of(version: KubernetesVersion) -> &'static Types {
+    static V1_36: LazyLock<Types> = LazyLock::new(|| read(TABLE_1_36));
+    static V1_37: LazyLock<Types> = LazyLock::new(|| read(TABLE_1_37));
+    match version {
+        KubernetesVersion::V1_21 | KubernetesVersion::V1_36 => &V1_36,
+        KubernetesVersion::V1_37 => &V1_37,
+    }
 }
 
 impl Types {
+    /// How many types there are.
+    pub(crate) fn len(&self) -> usize {
+        self.structs.len()
+    }
+
+    /// The kinds: apiVersion, kind and type.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (&'static str, &'static str, StructId)> {
+        self.kinds.iter().map(|((api_version, kind), id)| (*api_version, *kind, *id))
+    }
+
     /// The type at a position.
     pub fn get(&self, id: StructId) -> &Struct {
         &self.structs[id]
@@ -131,7 +160,7 @@ impl Types {
     }
 
     /// A field by its name, also one of an inlined struct.
-    pub fn field(&self, id: StructId, name: &str) -> Option<&Field> {
+    pub fn field(&self, id: StructId, name: &str) -> Option<&TypeField> {
         let of = self.get(id);
         of.fields
             .iter()
@@ -140,7 +169,7 @@ impl Types {
     }
 
     /// The fields in the order in which they are written, those of inlined structs included.
-    pub fn fields(&self, id: StructId) -> Vec<&Field> {
+    pub fn fields(&self, id: StructId) -> Vec<&TypeField> {
         let of = self.get(id);
         let inner = of.inline.iter().flat_map(|(_, inner)| self.fields(*inner));
         of.fields.iter().chain(inner).collect()
@@ -150,7 +179,7 @@ impl Types {
 /// The first field of an object of a built-in kind, or of a part of one, that the kind does not have, as an API server
 /// says it: `.spec.replicaz`. None for kinds that are not known here.
 pub fn undeclared(api_version: &str, kind: &str, object: &Value) -> Option<String> {
-    let id = types().kind(api_version, kind)?;
+    let id = newest_types().kind(api_version, kind)?;
     let mut path = String::new();
     undeclared_in(id, object, true, &mut path).then_some(path)
 }
@@ -162,8 +191,8 @@ fn undeclared_in(id: StructId, object: &Value, is_root: bool, path: &mut String)
         let end = path.len();
         path.push('.');
         path.push_str(key);
-        let is_object = is_root || types().get(id).name == "core/v1.PersistentVolumeClaim";
-        let found = match types().field(id, key) {
+        let is_object = is_root || newest_types().get(id).name == "core/v1.PersistentVolumeClaim";
+        let found = match newest_types().field(id, key) {
             Some(field) => undeclared_below(&field.ty, field.keys.as_deref(), value, path),
             None => !(is_object && matches!(key.as_str(), "apiVersion" | "kind")),
         };
@@ -176,13 +205,13 @@ fn undeclared_in(id: StructId, object: &Value, is_root: bool, path: &mut String)
 }
 
 fn undeclared_below(
-    ty: &Type,
+    ty: &SchemaType,
     keys: Option<&[&'static str]>,
     value: &Value,
     path: &mut String,
 ) -> bool {
     let end = path.len();
-    let mut below = |ty: &Type, step: &str, value: &Value| {
+    let mut below = |ty: &SchemaType, step: &str, value: &Value| {
         path.push_str(step);
         let found = undeclared_below(ty, None, value, path);
         if !found {
@@ -191,19 +220,21 @@ fn undeclared_below(
         found
     };
     match (ty, value) {
-        (Type::Struct(id), value) => undeclared_in(*id, value, false, path),
-        (Type::Map(values), Value::Map(map)) => {
+        (SchemaType::Struct(id), value) => undeclared_in(*id, value, false, path),
+        (SchemaType::Map(values), Value::Map(map)) => {
             map.iter().any(|(key, value)| below(values, &format!(".{}", key.as_str()), value))
         }
-        (Type::List(items), Value::List(list)) => list.iter().enumerate().any(|(at, value)| {
-            let pairs = keys
-                .into_iter()
-                .flatten()
-                .filter_map(|key| Some(format!("{key}={}", json::to_string(value.get(key)?))));
-            let pairs = pairs.collect::<Vec<_>>().join(",");
-            let step = if pairs.is_empty() { format!("[{at}]") } else { format!("[{pairs}]") };
-            below(items, &step, value)
-        }),
+        (SchemaType::List(items), Value::List(list)) => {
+            list.iter().enumerate().any(|(at, value)| {
+                let pairs = keys
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|key| Some(format!("{key}={}", json::to_string(value.get(key)?))));
+                let pairs = pairs.collect::<Vec<_>>().join(",");
+                let step = if pairs.is_empty() { format!("[{at}]") } else { format!("[{pairs}]") };
+                below(items, &step, value)
+            })
+        }
         _ => false,
     }
 }
@@ -239,17 +270,17 @@ fn read(table: &'static str) -> Types {
             if let Some((number, ty)) = inline.split_once(' ') {
                 types.structs[current].inline.push((number.parse().unwrap_or(0), ids[ty]));
             }
-        } else if !line.starts_with('#') {
+        } else if !line.starts_with(['#', '*']) {
             types.structs[current].fields.extend(field(line, &ids));
         }
     }
     types
 }
 
-fn field(line: &'static str, ids: &HashMap<&'static str, StructId>) -> Option<Field> {
+fn field(line: &'static str, ids: &HashMap<&'static str, StructId>) -> Option<TypeField> {
     let mut parts = line.split(' ');
     let (name, number, ty, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let mut field = Field {
+    let mut field = TypeField {
         name,
         number: number.parse().ok()?,
         ty: parse_type(ty, ids),
@@ -260,12 +291,18 @@ fn field(line: &'static str, ids: &HashMap<&'static str, StructId>) -> Option<Fi
         keys: None,
         atomic: false,
         default: None,
+        patch_strategy: None,
+        merge_key: None,
     };
     for extra in parts {
         if let Some(keys) = extra.strip_prefix("L=") {
             field.keys = Some(keys.split(',').filter(|key| !key.is_empty()).collect());
         } else if let Some(default) = extra.strip_prefix("D=") {
             field.default = json::parse(default).ok();
+        } else if let Some(strategy) = extra.strip_prefix("P=") {
+            field.patch_strategy = Some(strategy);
+        } else if let Some(key) = extra.strip_prefix("K=") {
+            field.merge_key = Some(key);
         } else if extra == "M" {
             field.atomic = true;
         }
@@ -273,32 +310,32 @@ fn field(line: &'static str, ids: &HashMap<&'static str, StructId>) -> Option<Fi
     Some(field)
 }
 
-fn parse_type(text: &str, ids: &HashMap<&'static str, StructId>) -> Type {
+fn parse_type(text: &str, ids: &HashMap<&'static str, StructId>) -> SchemaType {
     if let Some(items) = text.strip_prefix("[]") {
-        return Type::List(Box::new(parse_type(items, ids)));
+        return SchemaType::List(Box::new(parse_type(items, ids)));
     }
     if let Some(values) = text.strip_prefix("{}") {
-        return Type::Map(Box::new(parse_type(values, ids)));
+        return SchemaType::Map(Box::new(parse_type(values, ids)));
     }
     match text {
-        "string" => Type::String,
-        "bool" => Type::Bool,
-        "int32" => Type::Int32,
-        "int64" => Type::Int64,
-        "double" => Type::Double,
-        "bytes" => Type::Bytes,
-        "quantity" => Type::Quantity,
-        "intorstring" => Type::IntOrString,
-        "time" => Type::Time,
-        "microtime" => Type::MicroTime,
-        "duration" => Type::Duration,
-        "raw" => Type::Raw,
-        "fields" => Type::Fields,
-        "json" => Type::Json,
-        "any:JSONSchemaPropsOrArray" => Type::SchemaOr(SchemaOr::Array),
-        "any:JSONSchemaPropsOrBool" => Type::SchemaOr(SchemaOr::Bool),
-        "any:JSONSchemaPropsOrStringArray" => Type::SchemaOr(SchemaOr::StringArray),
-        name => ids.get(name).map_or(Type::Raw, |id| Type::Struct(*id)),
+        "string" => SchemaType::String,
+        "bool" => SchemaType::Bool,
+        "int32" => SchemaType::Int32,
+        "int64" => SchemaType::Int64,
+        "double" => SchemaType::Double,
+        "bytes" => SchemaType::Bytes,
+        "quantity" => SchemaType::Quantity,
+        "intorstring" => SchemaType::IntOrString,
+        "time" => SchemaType::Time,
+        "microtime" => SchemaType::MicroTime,
+        "duration" => SchemaType::Duration,
+        "raw" => SchemaType::Raw,
+        "fields" => SchemaType::Fields,
+        "json" => SchemaType::Json,
+        "any:JSONSchemaPropsOrArray" => SchemaType::SchemaOr(SchemaOr::Array),
+        "any:JSONSchemaPropsOrBool" => SchemaType::SchemaOr(SchemaOr::Bool),
+        "any:JSONSchemaPropsOrStringArray" => SchemaType::SchemaOr(SchemaOr::StringArray),
+        name => ids.get(name).map_or(SchemaType::Raw, |id| SchemaType::Struct(*id)),
     }
 }
 
@@ -331,12 +368,17 @@ mod tests {
         assert!(types.structs.len() > 400, "{}", types.structs.len());
         let pod = types.kind("v1", "Pod").unwrap();
         let spec = types.field(pod, "spec").unwrap();
-        assert!(matches!(&spec.ty, Type::Struct(id) if types.get(*id).name == "core/v1.PodSpec"));
-        let Type::Struct(spec) = spec.ty else { unreachable!() };
+        assert!(
+            matches!(&spec.ty, SchemaType::Struct(id) if types.get(*id).name == "core/v1.PodSpec")
+        );
+        let SchemaType::Struct(spec) = spec.ty else { unreachable!() };
         let containers = types.field(spec, "containers").unwrap();
         assert_eq!((containers.number, containers.keys.clone()), (2, Some(vec!["name"])));
-        let raw =
-            types.structs.iter().flat_map(|of| &of.fields).filter(|field| field.ty == Type::Raw);
+        let raw = types
+            .structs
+            .iter()
+            .flat_map(|of| &of.fields)
+            .filter(|field| field.ty == SchemaType::Raw);
         let raw: Vec<_> = raw.map(|field| field.name).collect();
         assert!(raw.len() < 10, "unknown types: {raw:?}");
     }

@@ -1,6 +1,6 @@
 //! OpenAPI documents and CRDs that users hand in.
 
-use kiln_schema::{ListType, MapType, Schema, Scope, Version};
+use kiln_schema::{KindScope, KubernetesVersion, ListType, MapType, Schema};
 use kiln_value::{Map, value};
 
 #[test]
@@ -40,7 +40,7 @@ fn a_document_names_kinds_merge_keys_and_scopes() {
                 {"version": "v1", "kind": "Mine"}}},
         },
     });
-    let schema = Schema::builtin_scopes(Version::V1_21).with_openapi(&document).unwrap();
+    let schema = Schema::builtin_scopes(KubernetesVersion::V1_21).with_openapi(&document).unwrap();
     let root = schema.root("example.com/v1alpha1", "MyCRD").unwrap();
     assert_eq!(schema.root("v1", "Mine"), Some(root));
     let containers = root.at(["spec", "template", "containers"]).unwrap();
@@ -50,12 +50,12 @@ fn a_document_names_kinds_merge_keys_and_scopes() {
     assert_eq!(env.list_type(), Some(ListType::Set));
     let conditions = root.at(["status", "conditions"]).unwrap();
     assert_eq!(conditions.element_keys(), ["type", "reason"]);
-    assert_eq!(schema.scope("example.com/v1alpha1", "MyCRD"), Some(Scope::Namespaced));
-    assert_eq!(schema.scope("v1", "Mine"), Some(Scope::Cluster));
+    assert_eq!(schema.scope("example.com/v1alpha1", "MyCRD"), Some(KindScope::Namespaced));
+    assert_eq!(schema.scope("v1", "Mine"), Some(KindScope::Cluster));
     // The document replaces the built-in types, not the scopes.
     assert!(schema.root("v1", "Pod").is_none());
-    assert_eq!(schema.scope("v1", "Pod"), Some(Scope::Namespaced));
-    assert_eq!(schema.scope("v1", "Node"), Some(Scope::Cluster));
+    assert_eq!(schema.scope("v1", "Pod"), Some(KindScope::Namespaced));
+    assert_eq!(schema.scope("v1", "Node"), Some(KindScope::Cluster));
 }
 
 #[test]
@@ -154,12 +154,12 @@ fn odd_parts_of_a_document_count_for_nothing() {
 fn later_layers_answer_first() {
     let crd = value!({"spec": {"group": "apps", "names": {"kind": "Deployment"}, "scope": "Cluster",
         "versions": [{"name": "v1"}, {"name": "v9"}]}});
-    let schema = Schema::builtin(Version::V1_36).with_crd(&crd).unwrap();
+    let schema = Schema::builtin(KubernetesVersion::V1_36).with_crd(&crd).unwrap();
     assert!(schema.root("apps/v1", "Deployment").unwrap().field("spec").is_none());
     assert!(schema.root("apps/v9", "Deployment").is_some());
     assert!(schema.root("apps/v1", "DaemonSet").unwrap().field("spec").is_some());
-    assert_eq!(schema.scope("apps/v1", "Deployment"), Some(Scope::Namespaced));
-    assert_eq!(schema.scope("apps/v9", "Deployment"), Some(Scope::Cluster));
+    assert_eq!(schema.scope("apps/v1", "Deployment"), Some(KindScope::Namespaced));
+    assert_eq!(schema.scope("apps/v9", "Deployment"), Some(KindScope::Cluster));
     let object = value!({"apiVersion": "apps/v1", "kind": "StatefulSet"});
     assert!(schema.root_of(&object).is_some() && schema.root_of(&value!(1)).is_none());
 }

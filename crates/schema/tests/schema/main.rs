@@ -2,3 +2,4 @@
 
 mod documents;
 mod recorded;
+mod versions;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use kiln_schema::{ListType, MapType, Node, Schema, Scope, Version};
+use kiln_schema::{KindScope, KubernetesVersion, ListType, MapType, Schema, SchemaNode};
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::{Value, json};
 
@@ -11,14 +11,14 @@ fn text<'v>(shape: &'v Value, key: &str) -> Option<&'v str> {
 }
 
 /// Compares what a node says with a recorded shape; a missing node says nothing.
-fn agree(node: Option<Node<'_>>, shape: &Value, atomic_map: bool) -> Result<(), String> {
+fn agree(node: Option<SchemaNode<'_>>, shape: &Value, atomic_map: bool) -> Result<(), String> {
     let is_list = shape.get("items").is_some() || shape.get("listType").is_some();
     let wanted_list = match text(shape, "listType") {
         Some("set") => Some(ListType::Set),
         Some("map") => Some(ListType::Map),
         _ => is_list.then_some(ListType::Atomic),
     };
-    let got_list = node.and_then(Node::list_type);
+    let got_list = node.and_then(SchemaNode::list_type);
     // A table need not list plain atomic lists: that is what an unknown list is anyway.
     if wanted_list.unwrap_or_default() != got_list.unwrap_or_default() {
         return Err(format!("list type {got_list:?}, wanted {wanted_list:?}"));
@@ -33,11 +33,11 @@ fn agree(node: Option<Node<'_>>, shape: &Value, atomic_map: bool) -> Result<(), 
     if keys != wanted_keys {
         return Err(format!("map keys {keys:?}, wanted {wanted_keys:?}"));
     }
-    let merge_key = node.and_then(Node::merge_key);
+    let merge_key = node.and_then(SchemaNode::merge_key);
     if merge_key != text(shape, "patchMergeKey") {
         return Err(format!("merge key {merge_key:?}"));
     }
-    let strategy = node.map(Node::patch_strategy).unwrap_or_default();
+    let strategy = node.map(SchemaNode::patch_strategy).unwrap_or_default();
     let wanted: HashSet<&str> =
         text(shape, "patchStrategy").map(|s| s.split(',').collect()).unwrap_or_default();
     for (word, says) in [
@@ -55,7 +55,7 @@ fn agree(node: Option<Node<'_>>, shape: &Value, atomic_map: bool) -> Result<(), 
         None if atomic_map => MapType::Atomic,
         None => MapType::Granular,
     };
-    let map_type = node.map(Node::map_type).unwrap_or_default();
+    let map_type = node.map(SchemaNode::map_type).unwrap_or_default();
     if map_type != wanted_map {
         return Err(format!("map type {map_type:?}, wanted {wanted_map:?}"));
     }
@@ -74,7 +74,7 @@ impl<'v> Walk<'v> {
         Some((name, self.definitions.get(name)?))
     }
 
-    fn shape(&mut self, node: Option<Node<'_>>, shape: &'v Value, path: &str) {
+    fn shape(&mut self, node: Option<SchemaNode<'_>>, shape: &'v Value, path: &str) {
         let definition = self.definition(shape);
         let atomic = definition.is_some_and(|(_, found)| text(found, "mapType") == Some("atomic"));
         self.tally.case(path, || agree(node, shape, atomic));
@@ -83,16 +83,17 @@ impl<'v> Walk<'v> {
         {
             self.fields(node, found, path);
         }
-        for (key, next) in
-            [("items", node.and_then(Node::items)), ("values", node.and_then(|n| n.field("any")))]
-        {
+        for (key, next) in [
+            ("items", node.and_then(SchemaNode::items)),
+            ("values", node.and_then(|n| n.field("any"))),
+        ] {
             if let Some(inner) = shape.get(key) {
                 self.shape(next, inner, &format!("{path}.{key}"));
             }
         }
     }
 
-    fn fields(&mut self, node: Option<Node<'_>>, definition: &'v Value, path: &str) {
+    fn fields(&mut self, node: Option<SchemaNode<'_>>, definition: &'v Value, path: &str) {
         for (name, field) in definition.get("fields").and_then(Value::as_map).into_iter().flatten()
         {
             self.shape(node.and_then(|n| n.field(name)), field, &format!("{path}.{name}"));
@@ -103,7 +104,7 @@ impl<'v> Walk<'v> {
 #[test]
 fn the_table_of_1_36_says_what_the_server_says() {
     let Some(recorded) = corpus_json("apiserver/schema.json") else { return };
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::V1_36);
     let definitions = recorded.get("definitions").unwrap();
     let mut walk =
         Walk { definitions, seen: HashSet::new(), tally: Tally::new("merge rules of 1.36") };
@@ -134,7 +135,7 @@ fn crds_carry_their_list_and_map_types() {
                 let owners =
                     root.at(["metadata", "ownerReferences"]).ok_or("no owner references")?;
                 assert_eq!(owners.element_keys(), ["uid"]);
-                assert_eq!(schema.scope(&api_version, kind), Some(Scope::Namespaced));
+                assert_eq!(schema.scope(&api_version, kind), Some(KindScope::Namespaced));
                 Ok(())
             });
             let written = version.get_path(["schema", "openAPIV3Schema"]).unwrap();
@@ -144,7 +145,7 @@ fn crds_carry_their_list_and_map_types() {
     tally.finish();
 }
 
-fn properties(tally: &mut Tally, node: Option<Node<'_>>, written: &Value, path: &str) {
+fn properties(tally: &mut Tally, node: Option<SchemaNode<'_>>, written: &Value, path: &str) {
     for (name, property) in written.get("properties").and_then(Value::as_map).into_iter().flatten()
     {
         if name == "metadata" {
@@ -168,7 +169,7 @@ fn properties(tally: &mut Tally, node: Option<Node<'_>>, written: &Value, path: 
         });
         properties(tally, node, property, &path);
         if let Some(items) = property.get("items") {
-            properties(tally, node.and_then(Node::items), items, &path);
+            properties(tally, node.and_then(SchemaNode::items), items, &path);
         }
     }
 }
@@ -176,15 +177,15 @@ fn properties(tally: &mut Tally, node: Option<Node<'_>>, written: &Value, path: 
 #[test]
 fn the_table_of_1_21_says_what_its_source_says() {
     let Some(source) = corpus_json("../reference/kustomize-merge-schema.json") else { return };
-    let schema = Schema::builtin(Version::V1_21);
+    let schema = Schema::builtin(KubernetesVersion::V1_21);
     let mut tally = Tally::new("merge rules of 1.21");
     for resource in source.get("resources").unwrap().as_list().unwrap() {
         let (api_version, kind) =
             (text(resource, "apiVersion").unwrap(), text(resource, "kind").unwrap());
         tally.case(&format!("{api_version} {kind}"), || {
             let wanted = text(resource, "scope").map(|scope| match scope {
-                "Cluster" => Scope::Cluster,
-                _ => Scope::Namespaced,
+                "Cluster" => KindScope::Cluster,
+                _ => KindScope::Namespaced,
             });
             let scope = schema.scope(api_version, kind);
             if scope != wanted {
@@ -201,7 +202,7 @@ fn the_table_of_1_21_says_what_its_source_says() {
 fn follow<'v>(
     source: &'v Value,
     name: &'v str,
-    node: Node<'_>,
+    node: SchemaNode<'_>,
     above: &mut Vec<&'v str>,
 ) -> Result<(), String> {
     if above.contains(&name) {

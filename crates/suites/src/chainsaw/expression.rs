@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kiln_jmespath::{Environment, Expression};
+use kiln_jmespath::{Expression, JmesPathEnvironment};
 use kiln_value::{Map, Value, json};
 
 /// Names that expressions may use, and their values.
@@ -47,7 +47,7 @@ impl Bindings {
         let wrong = |why: String| format!("({expression}): {why}");
         let literal = self.spelled_out(expression).map_err(wrong)?;
         let compiled = Expression::compile(&literal).map_err(|error| wrong(error.to_string()))?;
-        match compiled.search(value, &Environment::default()) {
+        match compiled.search(value, &JmesPathEnvironment::default()) {
             Ok(found) => Ok(found),
             // chainsaw's dialect is the one in which nothing is wrong with a missing key.
             Err(error) if error.is_not_found() => Ok(Value::Null),

@@ -30,7 +30,7 @@ pub(super) struct ChainsawTest {
 pub(super) struct ChainsawStep {
     pub(super) name: String,
     pub(super) bindings: Vec<(String, Value)>,
-    pub(super) operations: Vec<Operation>,
+    pub(super) operations: Vec<TestOperation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Verb {
     }
 }
 
-pub(super) struct Operation {
+pub(super) struct TestOperation {
     pub(super) verb: Verb,
     pub(super) bindings: Vec<(String, Value)>,
     /// What it is about: objects, or what is asserted of some.
@@ -274,7 +274,7 @@ impl Reading<'_, '_> {
     }
 
     /// Reads the file of an operation, unless its name is not known yet.
-    fn load(&mut self, operation: &mut Operation, path: &Path) {
+    fn load(&mut self, operation: &mut TestOperation, path: &Path) {
         let Some(file) = operation.file.as_deref().filter(|file| !file.starts_with('(')) else {
             return;
         };
@@ -321,7 +321,7 @@ fn operation(
     value: &Value,
     templates: bool,
     place: SourceLocation,
-) -> Result<Option<Operation>, Diagnostic> {
+) -> Result<Option<TestOperation>, Diagnostic> {
     let wrong = |message: String| Diagnostic::error(message).at(place.clone());
     let found =
         value.as_map().and_then(|map| map.iter().find(|(key, _)| !BESIDE.contains(&key.as_str())));
@@ -357,7 +357,7 @@ fn operation(
     if objects.is_empty() && file.is_none() && verb != Verb::Sleep && !verb.is_program() {
         return Err(wrong(format!("{name} names neither a file nor a resource")));
     }
-    Ok(Some(Operation {
+    Ok(Some(TestOperation {
         verb,
         bindings: bindings(fields.get("bindings")),
         objects,

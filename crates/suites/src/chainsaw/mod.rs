@@ -27,7 +27,7 @@ use kiln_yaml::{ReadOptions, Reader};
 use crate::files::{Directory, Files};
 use crate::report::{Row, Suite, Verdict};
 use expression::Bindings;
-use operation::{OperationFailure, OperationOutcome, Operator};
+use operation::{OperationFailure, OperationOutcome, OperationRunner};
 
 /// What a server answered.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ pub fn run(path: &str, files: &dyn Files, read: ReadOptions, clusters: &dyn Test
 }
 
 fn run_test(test: &format::ChainsawTest, cluster: &dyn TestCluster, suite: &mut Suite) {
-    let mut operator = Operator::new(cluster, test);
+    let mut operator = OperationRunner::new(cluster, test);
     let begun = operator.begin();
     let outer = Bindings::default()
         .with("namespace", Value::from(test.namespace.as_str()))

@@ -1,6 +1,6 @@
 //! What a test waits for in vain because a rule would have to do it that Kiln does not run.
 
-use kiln_dialects::{Host, NotRun, compile_for, not_run_in_words};
+use kiln_dialects::{NotRun, PolicyHost, compile_for, not_run_in_words};
 use kiln_object::{Gvk, Kinds};
 use kiln_value::{Value, json};
 use kiln_yaml::{ReadOptions, read_bytes};
@@ -95,5 +95,5 @@ fn not_run(policy: &Value) -> Vec<NotRun> {
     let text = json::to_string(policy);
     let documents = read_bytes("policy", text.as_bytes(), ReadOptions::kubernetes());
     let documents = documents.unwrap_or_default();
-    compile_for(Host::Cluster, &documents, &Kinds::builtin()).not_run
+    compile_for(PolicyHost::Cluster, &documents, &Kinds::builtin()).not_run
 }

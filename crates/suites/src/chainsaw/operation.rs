@@ -7,7 +7,7 @@ use kiln_value::{Map, Value, value};
 
 use super::assertion::mismatches;
 use super::expression::Bindings;
-use super::format::{ChainsawTest, Operation, Verb};
+use super::format::{ChainsawTest, TestOperation, Verb};
 use super::not_run;
 use super::unsupported;
 use super::{ApiResponse, TestCluster};
@@ -62,17 +62,17 @@ struct ResourcePath {
 }
 
 /// Runs the operations of one test.
-pub(super) struct Operator<'o> {
+pub(super) struct OperationRunner<'o> {
     cluster: &'o dyn TestCluster,
     namespace: &'o str,
     patience: Duration,
     places: BTreeMap<(String, String), ResourcePath>,
 }
 
-impl<'o> Operator<'o> {
+impl<'o> OperationRunner<'o> {
     pub(super) fn new(cluster: &'o dyn TestCluster, test: &'o ChainsawTest) -> Self {
         let (namespace, patience) = (test.namespace.as_str(), test.patience);
-        Operator { cluster, namespace, patience, places: BTreeMap::new() }
+        OperationRunner { cluster, namespace, patience, places: BTreeMap::new() }
     }
 
     /// Makes the namespace of the test, unless there is one.
@@ -86,7 +86,7 @@ impl<'o> Operator<'o> {
         }
     }
 
-    pub(super) fn run(&mut self, operation: &Operation, outer: &Bindings) -> OperationOutcome {
+    pub(super) fn run(&mut self, operation: &TestOperation, outer: &Bindings) -> OperationOutcome {
         let bindings = match outer.extended(&operation.bindings) {
             Ok(bindings) => bindings,
             Err(why) => return OperationOutcome::failed(operation.verb.as_str(), why),
@@ -213,7 +213,7 @@ impl<'o> Operator<'o> {
 
     fn write(
         &mut self,
-        operation: &Operation,
+        operation: &TestOperation,
         object: &Value,
         bindings: &Bindings,
     ) -> Result<(), OperationFailure> {
@@ -395,7 +395,7 @@ fn named(object: &Value, bindings: &Bindings) -> Result<Value, String> {
 
 /// Whether an answer is the expected one: by the first expectation that is about the object, or else success.
 fn expected(
-    operation: &Operation,
+    operation: &TestOperation,
     object: &Value,
     answer: &ApiResponse,
     error: Option<String>,

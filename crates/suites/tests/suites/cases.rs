@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_jmespath::NoAmbientSources;
-use kiln_suites::{Files, Options, Row, Selector, Suite, Verdict, run};
+use kiln_suites::{Files, Row, Selector, Suite, SuiteOptions, Verdict, run};
 use kiln_testkit::{Case, Expected, cases, difference};
 use kiln_value::Value;
 use kiln_yaml::ReadOptions;
@@ -152,7 +152,7 @@ fn suite(case: &Case) -> Suite {
         let text = text.as_str().expect("a file must be text");
         (path.as_str().to_owned(), text.to_owned())
     });
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
         sources: &NoAmbientSources,

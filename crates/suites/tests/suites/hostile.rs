@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::NoAmbientSources;
-use kiln_suites::{Files, Options, Report, Selector, Suite, Verdict, junit, run};
+use kiln_suites::{Files, Report, Selector, Suite, SuiteOptions, Verdict, junit, run};
 use kiln_yaml::ReadOptions;
 
 /// Files in memory.
@@ -53,7 +53,7 @@ fn suite(text: &str) -> Suite {
         ("t/r.yaml", RESOURCE),
         ("t/bare.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: c}}"),
     ]);
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
         sources: &NoAmbientSources,
@@ -130,7 +130,7 @@ fn many_results_for_many_resources_take_one_run() {
     }
     let files =
         Memory::with(&[("s.yaml", &results), ("p.yaml", POLICY), ("many.yaml", &resources)]);
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
         sources: &NoAmbientSources,

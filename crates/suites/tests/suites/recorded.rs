@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::NoAmbientSources;
-use kiln_suites::{Files, Options, Report, Selector, Verdict, run};
+use kiln_suites::{Files, Report, Selector, SuiteOptions, Verdict, run};
 use kiln_testkit::{Tally, corpus, corpus_json};
 use kiln_value::Value;
 use kiln_yaml::ReadOptions;
@@ -46,7 +46,7 @@ fn suites_of(
     let root = corpus(&format!("{corpus_name}/cases"))?;
     let index = corpus_json(&format!("{corpus_name}/index.json"))?;
     let mut tally = Tally::new(name);
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
         sources: &NoAmbientSources,
@@ -147,7 +147,7 @@ fn suites_that_must_fail_are_not_green() {
     else {
         return;
     };
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
         sources: &NoAmbientSources,
@@ -173,7 +173,7 @@ fn suites_of_the_policy_library_pass() {
     let policies = index.get("policies").and_then(Value::as_list).expect("policies");
     let mut tally = Tally::new("suites of the policy library");
     tally.known_failure("other/block-stale-images/.kyverno-test", "its rule needs a clock");
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         services: &kiln_engine::NoExternalData,
         sources: &NoAmbientSources,

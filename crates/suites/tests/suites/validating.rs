@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kiln_engine::NoExternalData;
 use kiln_jmespath::AmbientSources;
-use kiln_suites::{Options, Selector, Verdict, run};
+use kiln_suites::{Selector, SuiteOptions, Verdict, run};
 use kiln_testkit::{Tally, corpus, corpus_json};
 use kiln_value::Value;
 use kiln_yaml::ReadOptions;
@@ -31,7 +31,7 @@ impl AmbientSources for Clock {
 
 /// Each suite is a case: it passes as a whole or not.
 fn suite(tally: &mut Tally, folder: &str, path: &str) {
-    let options = Options {
+    let options = SuiteOptions {
         definitions: &[],
         services: &NoExternalData,
         sources: &Clock,

@@ -11,7 +11,7 @@ use kiln_value::{Str, Value};
 
 use super::Memory;
 
-type Fields = BTreeSet<Vec<Str>>;
+type FieldPaths = BTreeSet<Vec<Str>>;
 
 impl Memory {
     /// Applies an object as a manager.
@@ -29,7 +29,7 @@ impl Memory {
         let namespace = self.namespace_for(&gvk, &mut object)?;
         let name = object.str_at(["metadata", "name"]).unwrap_or_default();
         let id = ObjectId::new(gvk.clone(), &namespace, name);
-        let mut fields = Fields::new();
+        let mut fields = FieldPaths::new();
         leaves(&object, &mut Vec::new(), &mut fields);
         // Identity fields have no owner.
         let identity = |path: &[Str]| match path {
@@ -67,7 +67,7 @@ impl Memory {
             }
         }
         let before = owners.get(manager).cloned().unwrap_or_default();
-        let others: Fields = owners
+        let others: FieldPaths = owners
             .iter()
             .filter(|(other, _)| *other != manager)
             .flat_map(|(_, theirs)| theirs.iter().cloned())
@@ -82,7 +82,7 @@ impl Memory {
         Ok(stored)
     }
 
-    fn own(&mut self, id: &ObjectId, manager: &str, fields: Fields) {
+    fn own(&mut self, id: &ObjectId, manager: &str, fields: FieldPaths) {
         if let Some(table) = self.tables.get_mut(&KindKey::of(&id.gvk)) {
             let owners = table.applied((id.namespace.clone(), id.name.clone()));
             owners.insert(manager.into(), fields);
@@ -90,7 +90,7 @@ impl Memory {
     }
 }
 
-fn leaves(value: &Value, path: &mut Vec<Str>, found: &mut Fields) {
+fn leaves(value: &Value, path: &mut Vec<Str>, found: &mut FieldPaths) {
     match value {
         Value::Map(map) if !map.is_empty() => {
             for (key, value) in map.iter() {

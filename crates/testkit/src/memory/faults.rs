@@ -7,7 +7,7 @@ use kiln_object::ObjectId;
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum CallFault {
     /// Another writer was faster.
     Conflict,
     /// The server is not there.
@@ -18,13 +18,15 @@ pub enum Fault {
     LostAnswer,
 }
 
-impl Fault {
+impl CallFault {
     pub(super) fn error(self, about: &ObjectId) -> ApiError {
         let (reason, message) = match self {
-            Fault::Conflict => (Reason::Conflict, "the object has been modified"),
-            Fault::Unavailable => (Reason::Unavailable, "the server is currently unable to answer"),
-            Fault::Forbidden => (Reason::Forbidden, "access was withdrawn"),
-            Fault::LostAnswer => (Reason::Unavailable, "the connection was lost"),
+            CallFault::Conflict => (Reason::Conflict, "the object has been modified"),
+            CallFault::Unavailable => {
+                (Reason::Unavailable, "the server is currently unable to answer")
+            }
+            CallFault::Forbidden => (Reason::Forbidden, "access was withdrawn"),
+            CallFault::LostAnswer => (Reason::Unavailable, "the connection was lost"),
         };
         ApiError::new(reason, format!("{about}: {message}"))
     }
@@ -42,13 +44,13 @@ pub enum WatchFault {
 /// Faults that wait for calls to hit, each used once.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    calls: VecDeque<(Option<Verb>, Option<KindKey>, Fault)>,
+    calls: VecDeque<(Option<Verb>, Option<KindKey>, CallFault)>,
     watches: VecDeque<(Option<KindKey>, WatchFault)>,
 }
 
 impl Faults {
     /// Lets the next call fail that has this verb and is about this kind.
-    pub fn fail_next(&mut self, verb: Option<Verb>, kind: Option<KindKey>, fault: Fault) {
+    pub fn fail_next(&mut self, verb: Option<Verb>, kind: Option<KindKey>, fault: CallFault) {
         self.calls.push_back((verb, kind, fault));
     }
 
@@ -63,7 +65,7 @@ impl Faults {
         self.watches.clear();
     }
 
-    pub(super) fn take(&mut self, verb: Verb, about: &ObjectId) -> Option<Fault> {
+    pub(super) fn take(&mut self, verb: Verb, about: &ObjectId) -> Option<CallFault> {
         let kind = KindKey::of(&about.gvk);
         let at = self.calls.iter().position(|(of_verb, of_kind, _)| {
             of_verb.is_none_or(|v| v == verb) && of_kind.as_ref().is_none_or(|k| *k == kind)

@@ -32,12 +32,12 @@ use std::fmt;
 
 use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, Verb, WatchEvent};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
-use kiln_schema::{Schema, Version};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_value::{Str, Value, value};
 
 pub use access::{Access, Decision};
 pub use counts::{Counts, Tally};
-pub use faults::{Fault, Faults, WatchFault};
+pub use faults::{CallFault, Faults, WatchFault};
 
 use table::Table;
 
@@ -85,7 +85,7 @@ impl Memory {
     pub fn new() -> Self {
         let mut memory = Memory {
             kinds: Kinds::builtin(),
-            schema: Schema::builtin(Version::V1_36),
+            schema: Schema::builtin(KubernetesVersion::V1_36),
             tables: BTreeMap::new(),
             revision: 0,
             made: 0,
@@ -144,7 +144,7 @@ impl Memory {
         self.counts.count(verb, &about, call.changes());
         let fault = self.faults.take(verb, &about);
         match &fault {
-            Some(Fault::LostAnswer) | None => {}
+            Some(CallFault::LostAnswer) | None => {}
             Some(fault) => return Err(fault.error(&about)),
         }
         if self.access.decide(user, verb, &about.gvk, &about.namespace) == Decision::Deny {

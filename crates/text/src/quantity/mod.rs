@@ -1,6 +1,6 @@
 //! Kubernetes quantities: `500m`, `1.5Gi`, `12e6`.
 //!
-//! A [`Quantity`] is an exact decimal number with the [`Format`] it prints in. It is held as it was
+//! A [`Quantity`] is an exact decimal number with the [`QuantityFormat`] it prints in. It is held as it was
 //! written, digits and a power of ten, because the original does so and shows it in a few places:
 //! division keeps the decimal places of its operands, and only an amount without a fraction counts
 //! as an integer.
@@ -20,7 +20,7 @@ pub use parse::ParseQuantityError;
 
 /// How a quantity prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum QuantityFormat {
     /// Powers of 1024: `12Mi`.
     BinarySI,
     /// Powers of 1000: `12M`.
@@ -29,12 +29,12 @@ pub enum Format {
     DecimalExponent,
 }
 
-impl fmt::Display for Format {
+impl fmt::Display for QuantityFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Format::BinarySI => "BinarySI",
-            Format::DecimalSI => "DecimalSI",
-            Format::DecimalExponent => "DecimalExponent",
+            QuantityFormat::BinarySI => "BinarySI",
+            QuantityFormat::DecimalSI => "DecimalSI",
+            QuantityFormat::DecimalExponent => "DecimalExponent",
         })
     }
 }
@@ -51,7 +51,7 @@ pub struct Quantity {
     /// The amount is `digits` times ten to the power of `exponent`.
     digits: i128,
     exponent: i32,
-    format: Format,
+    format: QuantityFormat,
     /// Whether Kubernetes would hold the amount as a scaled `i64`; decides [`Quantity::as_i64`].
     small: bool,
     /// The text it was read from, where that is what it prints.
@@ -68,17 +68,17 @@ impl Quantity {
     }
 
     /// A whole amount.
-    pub fn new(value: i64, format: Format) -> Self {
+    pub fn new(value: i64, format: QuantityFormat) -> Self {
         Quantity::from_parts(i128::from(value), 0, format)
     }
 
     /// `digits` times ten to the power of `exponent`.
-    pub fn from_parts(digits: i128, exponent: i32, format: Format) -> Self {
+    pub fn from_parts(digits: i128, exponent: i32, format: QuantityFormat) -> Self {
         Quantity { digits, exponent, format, small: i64::try_from(digits).is_ok(), text: None }
     }
 
     /// The format in which it prints.
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> QuantityFormat {
         self.format
     }
 

@@ -5,7 +5,7 @@
 
 use smol_str::SmolStr;
 
-use super::{Format, Quantity};
+use super::{Quantity, QuantityFormat};
 
 /// Why a text is not a quantity; the texts are those of Kubernetes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,12 +90,12 @@ enum Unit {
     /// A power of 1024.
     Binary(u32),
     /// A power of ten.
-    Decimal(i32, Format),
+    Decimal(i32, QuantityFormat),
 }
 
 impl Unit {
     fn parse(suffix: &str) -> Option<Unit> {
-        let decimal = |exponent| Some(Unit::Decimal(exponent, Format::DecimalSI));
+        let decimal = |exponent| Some(Unit::Decimal(exponent, QuantityFormat::DecimalSI));
         match suffix {
             "n" => decimal(-9),
             "u" => decimal(-6),
@@ -117,7 +117,7 @@ impl Unit {
             _ => suffix
                 .strip_prefix(['e', 'E'])
                 .and_then(|exponent| exponent.parse().ok())
-                .map(|exponent| Unit::Decimal(exponent, Format::DecimalExponent)),
+                .map(|exponent| Unit::Decimal(exponent, QuantityFormat::DecimalExponent)),
         }
     }
 }
@@ -136,7 +136,7 @@ fn quick(text: &str, parts: &Parts<'_>, unit: Unit) -> Option<Quantity> {
             14_i64.saturating_sub(whole) - i64::from(power) * 3,
             1_i64 << (10 * power),
             0,
-            Format::BinarySI,
+            QuantityFormat::BinarySI,
         ),
         Unit::Binary(_) => return None,
     };
@@ -169,7 +169,7 @@ fn slow(parts: &Parts<'_>, unit: Unit) -> Result<Quantity, ParseQuantityError> {
     let mut digits: Vec<u8> =
         parts.whole.bytes().chain(parts.fraction.bytes()).map(|digit| digit - b'0').collect();
     let mut exponent = -i64::try_from(parts.fraction.len()).map_err(|_| out_of_range)?;
-    let mut format = Format::BinarySI;
+    let mut format = QuantityFormat::BinarySI;
     match unit {
         Unit::Binary(power) => (0..power).for_each(|_| multiply_by_1024(&mut digits)),
         Unit::Decimal(unit_exponent, unit_format) => {
@@ -185,7 +185,7 @@ fn slow(parts: &Parts<'_>, unit: Unit) -> Result<Quantity, ParseQuantityError> {
         round_up_to_nano(&mut digits, &mut exponent);
         (to_number(&digits), exponent)
     };
-    if format == Format::BinarySI {
+    if format == QuantityFormat::BinarySI {
         let max = i128::from(i64::MAX);
         let places = u32::try_from(-exponent).ok().and_then(|places| 10_i128.checked_pow(places));
         let limit = places.map_or(i128::MAX, |unit| unit.saturating_mul(max));
@@ -195,7 +195,7 @@ fn slow(parts: &Parts<'_>, unit: Unit) -> Result<Quantity, ParseQuantityError> {
         }
         let one = places.unwrap_or(i128::MAX);
         if amount.is_some_and(|amount| amount > 0 && amount < one) {
-            format = Format::DecimalSI;
+            format = QuantityFormat::DecimalSI;
         }
     } else if amount.is_none() {
         while digits.last() == Some(&0) {
@@ -207,7 +207,7 @@ fn slow(parts: &Parts<'_>, unit: Unit) -> Result<Quantity, ParseQuantityError> {
     let mut amount = amount.ok_or(out_of_range)?;
     let mut exponent = i32::try_from(exponent).map_err(|_| out_of_range)?;
     // The original counts nanos from here on, which shows in later divisions.
-    let capped = format == Format::BinarySI && amount == i128::from(i64::MAX);
+    let capped = format == QuantityFormat::BinarySI && amount == i128::from(i64::MAX);
     if exponent > NANO && !zero && !capped {
         let power = 10_i128.checked_pow(exponent.abs_diff(NANO));
         if let Some(nanos) = power.and_then(|power| amount.checked_mul(power)) {

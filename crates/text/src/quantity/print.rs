@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::parse::NANO;
-use super::{Format, Quantity, scale_down, scale_up};
+use super::{Quantity, QuantityFormat, scale_down, scale_up};
 
 /// The largest suffix of the decimal kind, `E`.
 const EXA: i32 = 18;
@@ -19,12 +19,12 @@ impl fmt::Display for Quantity {
             return f.write_str("0");
         }
         match self.format {
-            Format::BinarySI => match self.binary_integer() {
+            QuantityFormat::BinarySI => match self.binary_integer() {
                 Some(integer) => print_binary(integer, f),
                 None => self.print_decimal(f),
             },
-            Format::DecimalSI => self.print_decimal(f),
-            Format::DecimalExponent => self.print_exponent(f),
+            QuantityFormat::DecimalSI => self.print_decimal(f),
+            QuantityFormat::DecimalExponent => self.print_exponent(f),
         }
     }
 }

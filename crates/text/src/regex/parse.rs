@@ -52,7 +52,7 @@ type Result<T, E = SyntaxError> = std::result::Result<T, E>;
 
 /// The expression and the names of its groups, from group 0 on.
 pub(super) fn parse(pattern: &str) -> Result<(Hir, Vec<Option<Box<str>>>)> {
-    let mut parser = Parser::new(pattern);
+    let mut parser = RegexParser::new(pattern);
     while let Some(c) = parser.peek() {
         parser.step(c)?;
     }
@@ -68,38 +68,38 @@ struct Flags {
 }
 
 /// A finished part, with what the limits need to know about it.
-struct Node {
+struct RegexNode {
     hir: Hir,
     depth: usize,
     /// How many copies of something inside its repetitions make.
     copies: u32,
 }
 
-impl Node {
+impl RegexNode {
     fn leaf(hir: Hir) -> Self {
-        Node { hir, depth: 0, copies: 1 }
+        RegexNode { hir, depth: 0, copies: 1 }
     }
 }
 
 /// An open group: what stands before it is already finished.
 #[derive(Default)]
-struct Group {
+struct OpenGroup {
     /// The number of a capturing group.
     capture: Option<u32>,
     /// The flags to return to when it closes.
     flags: Flags,
-    alternatives: Vec<Node>,
-    sequence: Vec<Node>,
+    alternatives: Vec<RegexNode>,
+    sequence: Vec<RegexNode>,
     /// Plain characters at the end of the sequence.
     run: String,
 }
 
-struct Parser<'p> {
+struct RegexParser<'p> {
     pattern: &'p str,
     at: usize,
     flags: Flags,
     /// The innermost group is last; the first is the whole expression.
-    groups: Vec<Group>,
+    groups: Vec<OpenGroup>,
     /// The name of each capturing group; several may have one name. Group 0 is the whole.
     names: Vec<Option<Box<str>>>,
     size: usize,
@@ -107,13 +107,13 @@ struct Parser<'p> {
     last_repeat: Option<usize>,
 }
 
-impl<'p> Parser<'p> {
+impl<'p> RegexParser<'p> {
     fn new(pattern: &'p str) -> Self {
-        Parser {
+        RegexParser {
             pattern,
             at: 0,
             flags: Flags::default(),
-            groups: vec![Group::default()],
+            groups: vec![OpenGroup::default()],
             names: vec![None],
             size: 0,
             last_repeat: None,
@@ -146,9 +146,9 @@ impl<'p> Parser<'p> {
         Err(SyntaxError::new(problem, &self.pattern[start..self.at]))
     }
 
-    fn group(&mut self) -> &mut Group {
+    fn group(&mut self) -> &mut OpenGroup {
         if self.groups.is_empty() {
-            self.groups.push(Group::default());
+            self.groups.push(OpenGroup::default());
         }
         let last = self.groups.len() - 1;
         &mut self.groups[last]
@@ -238,7 +238,7 @@ impl<'p> Parser<'p> {
         self.grow(1)?;
         let group = self.group();
         group.close_run();
-        group.sequence.push(Node::leaf(hir));
+        group.sequence.push(RegexNode::leaf(hir));
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl<'p> Parser<'p> {
         if self.groups.len() >= MAX_DEPTH {
             return Err(SyntaxError::new("expression nests too deeply", self.pattern));
         }
-        self.groups.push(Group { capture, flags: self.flags, ..Group::default() });
+        self.groups.push(OpenGroup { capture, flags: self.flags, ..OpenGroup::default() });
         Ok(())
     }
 
@@ -463,20 +463,20 @@ fn count(text: &str) -> Option<u32> {
     (plain && !zero).then(|| text.parse().unwrap_or(u32::MAX))
 }
 
-impl Group {
+impl OpenGroup {
     fn close_run(&mut self) {
         if !self.run.is_empty() {
             let run = std::mem::take(&mut self.run);
-            self.sequence.push(Node::leaf(Hir::literal(run.into_bytes())));
+            self.sequence.push(RegexNode::leaf(Hir::literal(run.into_bytes())));
         }
     }
 
     /// Takes off what a repetition operator applies to.
-    fn last_element(&mut self) -> Option<Node> {
+    fn last_element(&mut self) -> Option<RegexNode> {
         match self.run.pop() {
             Some(c) => {
                 self.close_run();
-                Some(Node::leaf(Hir::literal(c.encode_utf8(&mut [0; 4]).as_bytes().to_vec())))
+                Some(RegexNode::leaf(Hir::literal(c.encode_utf8(&mut [0; 4]).as_bytes().to_vec())))
             }
             None => self.sequence.pop(),
         }
@@ -488,17 +488,17 @@ impl Group {
         self.alternatives.push(join(sequence, Hir::concat));
     }
 
-    fn finish(mut self) -> Node {
+    fn finish(mut self) -> RegexNode {
         self.close_sequence();
         join(self.alternatives, Hir::alternation)
     }
 }
 
-fn join(nodes: Vec<Node>, with: impl FnOnce(Vec<Hir>) -> Hir) -> Node {
+fn join(nodes: Vec<RegexNode>, with: impl FnOnce(Vec<Hir>) -> Hir) -> RegexNode {
     let depth = nodes.iter().map(|node| node.depth).max().unwrap_or(0);
     let copies = nodes.iter().map(|node| node.copies).max().unwrap_or(1);
     let hir = with(nodes.into_iter().map(|node| node.hir).collect());
-    Node { hir, depth, copies }
+    RegexNode { hir, depth, copies }
 }
 
 #[cfg(test)]

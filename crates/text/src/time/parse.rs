@@ -47,7 +47,7 @@ pub(super) fn parse(layout: &str, text: &str) -> Result<Time, ParseTimeError> {
 }
 
 fn read(mut layout: &[u8], text: &[u8]) -> Result<Time, Problem> {
-    let mut fields = Fields::default();
+    let mut fields = TimeFields::default();
     let mut rest = text;
     loop {
         let next = layout::next(layout);
@@ -80,7 +80,7 @@ enum Bad {
 }
 
 #[derive(Default)]
-struct Fields {
+struct TimeFields {
     year: i64,
     month: Option<u32>,
     day: Option<u32>,
@@ -96,7 +96,7 @@ struct Fields {
     zone_name: String,
 }
 
-impl Fields {
+impl TimeFields {
     fn read(
         &mut self,
         element: Element,

@@ -1,12 +1,16 @@
 //! Laws that the text types obey for any input.
 
-use kiln_text::quantity::Format;
+use kiln_text::quantity::QuantityFormat;
 use kiln_text::time::{Zone, named};
 use kiln_text::{Duration, Quantity, Regex, Time, float, quote, regex, semver, wildcard};
 use proptest::prelude::*;
 
-fn format() -> impl Strategy<Value = Format> {
-    prop_oneof![Just(Format::BinarySI), Just(Format::DecimalSI), Just(Format::DecimalExponent)]
+fn format() -> impl Strategy<Value = QuantityFormat> {
+    prop_oneof![
+        Just(QuantityFormat::BinarySI),
+        Just(QuantityFormat::DecimalSI),
+        Just(QuantityFormat::DecimalExponent)
+    ]
 }
 
 /// Amounts that print and read back in every format: whole nanos in the range of `i64`.
@@ -86,7 +90,7 @@ proptest! {
             prop_assert!(quantity.to_string().len() < 1000);
             let _ = (quantity.value(), quantity.as_i64(), quantity.as_approximate_f64());
             let _ = quantity.checked_mul(&quantity).map(|q| q.to_string());
-            let _ = quantity.checked_add(&Quantity::new(1, Format::BinarySI)).map(|q| q.to_string());
+            let _ = quantity.checked_add(&Quantity::new(1, QuantityFormat::BinarySI)).map(|q| q.to_string());
             let _ = quantity.checked_div(&quantity);
         }
     }

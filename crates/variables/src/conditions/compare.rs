@@ -12,13 +12,13 @@ pub struct Compared {
     /// Whether the condition holds.
     pub holds: bool,
     /// What decided it.
-    pub rule: Rule,
+    pub rule: ComparisonRule,
 }
 
 /// The rule that decided a comparison. The kind of the key chooses a ladder of rules; the first one that
 /// fits both sides decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rule {
+pub enum ComparisonRule {
     /// Two booleans.
     Booleans,
     /// Two numbers, one of them maybe written as text.
@@ -47,7 +47,7 @@ pub enum Rule {
     WrongValue,
 }
 
-impl Rule {
+impl ComparisonRule {
     pub(super) fn decides(self, holds: bool) -> Compared {
         Compared { holds, rule: self }
     }
@@ -55,24 +55,24 @@ impl Rule {
     /// The rule in words.
     pub fn as_str(self) -> &'static str {
         match self {
-            Rule::Booleans => "as booleans",
-            Rule::Numbers => "as numbers",
-            Rule::Durations => "as durations",
-            Rule::Quantities => "as quantities",
-            Rule::Versions => "as versions",
-            Rule::Wildcard => "as text and pattern",
-            Rule::Lists => "as lists",
-            Rule::Maps => "as maps",
-            Rule::Elements => "as elements with wildcards",
-            Rule::ExactElements => "as elements by exact text",
-            Rule::Range => "as a range",
-            Rule::WrongKey => "not at all: the operator does not take such a key",
-            Rule::WrongValue => "not at all: the value does not fit the key",
+            ComparisonRule::Booleans => "as booleans",
+            ComparisonRule::Numbers => "as numbers",
+            ComparisonRule::Durations => "as durations",
+            ComparisonRule::Quantities => "as quantities",
+            ComparisonRule::Versions => "as versions",
+            ComparisonRule::Wildcard => "as text and pattern",
+            ComparisonRule::Lists => "as lists",
+            ComparisonRule::Maps => "as maps",
+            ComparisonRule::Elements => "as elements with wildcards",
+            ComparisonRule::ExactElements => "as elements by exact text",
+            ComparisonRule::Range => "as a range",
+            ComparisonRule::WrongKey => "not at all: the operator does not take such a key",
+            ComparisonRule::WrongValue => "not at all: the value does not fit the key",
         }
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for ComparisonRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

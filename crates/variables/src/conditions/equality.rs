@@ -4,7 +4,7 @@ use kiln_text::float;
 use kiln_text::quantity::Quantity;
 use kiln_value::Value;
 
-use super::compare::{Compared, Effort, Exhausted, Rule, durations};
+use super::compare::{Compared, ComparisonRule, Effort, Exhausted, durations};
 
 /// Whether both are equal, as the kind of the key understands it.
 pub(super) fn equals(
@@ -13,19 +13,23 @@ pub(super) fn equals(
     effort: &mut Effort,
 ) -> Result<Compared, Exhausted> {
     Ok(match (key, value) {
-        (Value::Bool(key), Value::Bool(value)) => Rule::Booleans.decides(key == value),
+        (Value::Bool(key), Value::Bool(value)) => ComparisonRule::Booleans.decides(key == value),
         (Value::Number(key), Value::Number(value)) => {
-            Rule::Numbers.decides(key.as_f64() == value.as_f64())
+            ComparisonRule::Numbers.decides(key.as_f64() == value.as_f64())
         }
         (Value::Number(key), Value::String(value)) => match float::parse(value) {
-            Some(value) => Rule::Numbers.decides(key.as_f64() == value),
-            None => Rule::WrongValue.decides(false),
+            Some(value) => ComparisonRule::Numbers.decides(key.as_f64() == value),
+            None => ComparisonRule::WrongValue.decides(false),
         },
         (Value::String(text), _) => return text_equals(text, key, value, effort),
-        (Value::List(_), Value::List(_)) => Rule::Lists.decides(deep_equal(key, value, effort)?),
-        (Value::Map(_), Value::Map(_)) => Rule::Maps.decides(deep_equal(key, value, effort)?),
-        (Value::Null, _) => Rule::WrongKey.decides(false),
-        _ => Rule::WrongValue.decides(false),
+        (Value::List(_), Value::List(_)) => {
+            ComparisonRule::Lists.decides(deep_equal(key, value, effort)?)
+        }
+        (Value::Map(_), Value::Map(_)) => {
+            ComparisonRule::Maps.decides(deep_equal(key, value, effort)?)
+        }
+        (Value::Null, _) => ComparisonRule::WrongKey.decides(false),
+        _ => ComparisonRule::WrongValue.decides(false),
     })
 }
 
@@ -36,7 +40,7 @@ pub(super) fn not_equals(
     effort: &mut Effort,
 ) -> Result<Compared, Exhausted> {
     let equal = equals(key, value, effort)?;
-    Ok(Compared { holds: !equal.holds && equal.rule != Rule::WrongKey, ..equal })
+    Ok(Compared { holds: !equal.holds && equal.rule != ComparisonRule::WrongKey, ..equal })
 }
 
 fn text_equals(
@@ -47,19 +51,19 @@ fn text_equals(
 ) -> Result<Compared, Exhausted> {
     // Durations come first: they are the only text that is compared with something else than text.
     if let Some((key, value)) = durations(key, value) {
-        return Ok(Rule::Durations.decides(key.as_secs_f64() == value.as_secs_f64()));
+        return Ok(ComparisonRule::Durations.decides(key.as_secs_f64() == value.as_secs_f64()));
     }
     let Some(pattern) = value.as_str() else {
-        return Ok(Rule::WrongValue.decides(false));
+        return Ok(ComparisonRule::WrongValue.decides(false));
     };
     if let Ok(key) = Quantity::parse(text) {
         // A quantity is compared with a quantity or not at all, not even with `*`.
         return Ok(match Quantity::parse(pattern) {
-            Ok(value) => Rule::Quantities.decides(key == value),
-            Err(_) => Rule::WrongValue.decides(false),
+            Ok(value) => ComparisonRule::Quantities.decides(key == value),
+            Err(_) => ComparisonRule::WrongValue.decides(false),
         });
     }
-    Ok(Rule::Wildcard.decides(effort.matches(pattern, text)?))
+    Ok(ComparisonRule::Wildcard.decides(effort.matches(pattern, text)?))
 }
 
 /// Equality of whole values, in which numbers are equal by what they are worth.

@@ -8,21 +8,21 @@ use std::collections::HashSet;
 use kiln_text::wildcard;
 use kiln_value::{List, Value, json};
 
-use super::compare::{Compared, Effort, Exhausted, Rule};
-use super::operator::Operator;
+use super::compare::{Compared, ComparisonRule, Effort, Exhausted};
+use super::operator::ConditionOperator;
 use super::range::Range;
 use super::text;
 
 /// Whether the elements of the key are in the value, as the operator wants it.
 pub(super) fn contains(
-    operator: Operator,
+    operator: ConditionOperator,
     key: &Value,
     value: &Value,
     effort: &mut Effort,
 ) -> Result<Compared, Exhausted> {
-    let exact = matches!(operator, Operator::In | Operator::NotIn);
+    let exact = matches!(operator, ConditionOperator::In | ConditionOperator::NotIn);
     match key {
-        Value::Null | Value::Map(_) => Ok(Rule::WrongKey.decides(false)),
+        Value::Null | Value::Map(_) => Ok(ComparisonRule::WrongKey.decides(false)),
         Value::List(keys) if exact => exact_list(operator, keys, value, effort),
         Value::List(keys) => list(operator, keys, value, effort),
         Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -34,77 +34,96 @@ pub(super) fn contains(
             };
             // A value of the wrong kind fails the negated operators too.
             let wanted = !is_negated(operator);
-            Ok(rule.decides(rule != Rule::WrongValue && found == wanted))
+            Ok(rule.decides(rule != ComparisonRule::WrongValue && found == wanted))
         }
     }
 }
 
-fn is_negated(operator: Operator) -> bool {
-    matches!(operator, Operator::NotIn | Operator::AnyNotIn | Operator::AllNotIn)
+fn is_negated(operator: ConditionOperator) -> bool {
+    matches!(
+        operator,
+        ConditionOperator::NotIn | ConditionOperator::AnyNotIn | ConditionOperator::AllNotIn
+    )
 }
 
-fn scalar(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule), Exhausted> {
+fn scalar(
+    key: &str,
+    value: &Value,
+    effort: &mut Effort,
+) -> Result<(bool, ComparisonRule), Exhausted> {
     let Value::String(value) = value else {
         return listed(key, value, effort);
     };
     if effort.matches(value, key)? {
-        return Ok((true, Rule::Wildcard));
+        return Ok((true, ComparisonRule::Wildcard));
     }
     if let Some(range) = Range::parse(value) {
         return Ok((range.contains(key), Range::RULE));
     }
     effort.spend(value.len())?;
     Ok(match json_texts(value) {
-        JsonTexts::NotJson => (key == value.as_str(), Rule::Wildcard),
-        JsonTexts::NotTexts => (false, Rule::WrongValue),
-        JsonTexts::Texts(texts) => (texts.iter().any(|text| text == key), Rule::ExactElements),
+        JsonTexts::NotJson => (key == value.as_str(), ComparisonRule::Wildcard),
+        JsonTexts::NotTexts => (false, ComparisonRule::WrongValue),
+        JsonTexts::Texts(texts) => {
+            (texts.iter().any(|text| text == key), ComparisonRule::ExactElements)
+        }
     })
 }
 
 /// No ranges, and text that is not a pattern for the key has to hold a JSON list.
-fn exact_scalar(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule), Exhausted> {
+fn exact_scalar(
+    key: &str,
+    value: &Value,
+    effort: &mut Effort,
+) -> Result<(bool, ComparisonRule), Exhausted> {
     let Value::String(value) = value else {
         return listed(key, value, effort);
     };
     if effort.matches(value, key)? {
-        return Ok((true, Rule::Wildcard));
+        return Ok((true, ComparisonRule::Wildcard));
     }
     effort.spend(value.len())?;
     Ok(match json_texts(value) {
-        JsonTexts::NotJson | JsonTexts::NotTexts => (false, Rule::WrongValue),
-        JsonTexts::Texts(texts) => (texts.iter().any(|text| text == key), Rule::ExactElements),
+        JsonTexts::NotJson | JsonTexts::NotTexts => (false, ComparisonRule::WrongValue),
+        JsonTexts::Texts(texts) => {
+            (texts.iter().any(|text| text == key), ComparisonRule::ExactElements)
+        }
     })
 }
 
 /// Whether an element of a list matches the key, or the key as a pattern an element.
-fn listed(key: &str, value: &Value, effort: &mut Effort) -> Result<(bool, Rule), Exhausted> {
+fn listed(
+    key: &str,
+    value: &Value,
+    effort: &mut Effort,
+) -> Result<(bool, ComparisonRule), Exhausted> {
     let Value::List(elements) = value else {
-        return Ok((false, Rule::WrongValue));
+        return Ok((false, ComparisonRule::WrongValue));
     };
     for element in elements {
         let element = text::printed(element, effort)?;
         if effort.matches(&element, key)? || effort.matches(key, &element)? {
-            return Ok((true, Rule::Elements));
+            return Ok((true, ComparisonRule::Elements));
         }
     }
-    Ok((false, Rule::Elements))
+    Ok((false, ComparisonRule::Elements))
 }
 
 fn list(
-    operator: Operator,
+    operator: ConditionOperator,
     keys: &List,
     value: &Value,
     effort: &mut Effort,
 ) -> Result<Compared, Exhausted> {
     let keys = text::all_printed(keys, effort)?;
-    let any = matches!(operator, Operator::AnyIn | Operator::AnyNotIn);
+    let any = matches!(operator, ConditionOperator::AnyIn | ConditionOperator::AnyNotIn);
     let values = match value {
         Value::List(values) => text::all_printed(values, effort)?,
         // Kyverno: only the operators for any element take a single number or boolean.
         Value::Number(_) | Value::Bool(_) if any => vec![text::printed(value, effort)?],
         Value::String(value) => {
             if keys.len() == 1 && keys[0] == value.as_str() {
-                return Ok(Rule::ExactElements.decides(!is_negated(operator)));
+                return Ok(ComparisonRule::ExactElements.decides(!is_negated(operator)));
             }
             if let Some(range) = Range::parse(value) {
                 return Ok(range_holds(operator, &keys, &range));
@@ -112,42 +131,42 @@ fn list(
             effort.spend(value.len())?;
             match json_texts(value) {
                 JsonTexts::NotJson => vec![value.to_string()],
-                JsonTexts::NotTexts => return Ok(Rule::WrongValue.decides(false)),
+                JsonTexts::NotTexts => return Ok(ComparisonRule::WrongValue.decides(false)),
                 JsonTexts::Texts(texts) => texts,
             }
         }
-        _ => return Ok(Rule::WrongValue.decides(false)),
+        _ => return Ok(ComparisonRule::WrongValue.decides(false)),
     };
     let values = Elements::new(&values);
     // Each operator asks for the first key that settles it.
     let (settles_when_found, settled) = match operator {
-        Operator::AnyIn => (true, true),
-        Operator::AllIn => (false, false),
-        Operator::AnyNotIn => (false, true),
+        ConditionOperator::AnyIn => (true, true),
+        ConditionOperator::AllIn => (false, false),
+        ConditionOperator::AnyNotIn => (false, true),
         _ => (true, false),
     };
     for key in &keys {
         if values.has_match(key, effort)? == settles_when_found {
-            return Ok(Rule::Elements.decides(settled));
+            return Ok(ComparisonRule::Elements.decides(settled));
         }
     }
-    Ok(Rule::Elements.decides(!settled))
+    Ok(ComparisonRule::Elements.decides(!settled))
 }
 
-fn range_holds(operator: Operator, keys: &[String], range: &Range<'_>) -> Compared {
+fn range_holds(operator: ConditionOperator, keys: &[String], range: &Range<'_>) -> Compared {
     let mut keys = keys.iter();
     Range::RULE.decides(match operator {
-        Operator::AnyIn => keys.any(|key| range.contains(key)),
-        Operator::AllIn => keys.all(|key| range.contains(key)),
+        ConditionOperator::AnyIn => keys.any(|key| range.contains(key)),
+        ConditionOperator::AllIn => keys.all(|key| range.contains(key)),
         // Not the opposite of being inside: what cannot be compared is neither inside nor outside.
-        Operator::AnyNotIn => keys.any(|key| range.excludes(key)),
+        ConditionOperator::AnyNotIn => keys.any(|key| range.excludes(key)),
         _ => !keys.any(|key| range.contains(key)),
     })
 }
 
 /// `In` and `NotIn` for lists: exact text, and only text.
 fn exact_list(
-    operator: Operator,
+    operator: ConditionOperator,
     keys: &List,
     value: &Value,
     effort: &mut Effort,
@@ -161,19 +180,19 @@ fn exact_list(
         Value::String(value) => {
             // Kyverno: this holds for both operators.
             if keys.len() == 1 && keys[0] == value.as_str() {
-                return Ok(Rule::ExactElements.decides(true));
+                return Ok(ComparisonRule::ExactElements.decides(true));
             }
             effort.spend(value.len())?;
             match json_texts(value) {
                 JsonTexts::Texts(texts) => texts,
-                _ => return Ok(Rule::WrongValue.decides(false)),
+                _ => return Ok(ComparisonRule::WrongValue.decides(false)),
             }
         }
-        _ => return Ok(Rule::WrongValue.decides(false)),
+        _ => return Ok(ComparisonRule::WrongValue.decides(false)),
     };
     let values: HashSet<&str> = values.iter().map(String::as_str).collect();
     let all_in = keys.iter().all(|key| values.contains(key.as_str()));
-    Ok(Rule::ExactElements.decides(all_in != is_negated(operator)))
+    Ok(ComparisonRule::ExactElements.decides(all_in != is_negated(operator)))
 }
 
 /// Elements to be found by text or by wildcard. Plain texts are looked up rather than tried one by one,

@@ -5,14 +5,14 @@
 //! missing variable behind a decided condition does not matter.
 //!
 //! ```
-//! use kiln_jmespath::Environment;
+//! use kiln_jmespath::JmesPathEnvironment;
 //! use kiln_value::value;
 //! use kiln_variables::{Conditions, ContextScope, Substitution, conditions::Effort};
 //! let conditions = Conditions::parse(&value!({
 //!     "any": [{"key": "{{ name }}", "operator": "Equals", "value": "kube-*"}],
 //! })).unwrap();
 //! let context = value!({"name": "kube-system"});
-//! let scope = ContextScope::new(&context, Environment::default());
+//! let scope = ContextScope::new(&context, JmesPathEnvironment::default());
 //! let mut substitution = Substitution::new(&scope);
 //! let outcome = conditions.evaluate(&mut substitution, &mut Effort::default()).unwrap();
 //! assert!(outcome.holds);
@@ -35,8 +35,8 @@ use std::fmt;
 
 use kiln_value::{Path, Value, json};
 
-pub use compare::{Compared, Effort, Exhausted, Rule};
-pub use operator::{Operator, Order};
+pub use compare::{Compared, ComparisonRule, Effort, Exhausted};
+pub use operator::{ConditionOperator, Order};
 pub use parse::ParseConditionsError;
 
 use crate::error::SubstituteError;
@@ -58,7 +58,7 @@ pub struct Condition {
     pub path: Path,
     /// What is compared.
     pub key: Template,
-    pub operator: Operator,
+    pub operator: ConditionOperator,
     pub value: Template,
     /// What to say about the verdict.
     pub message: Option<Template>,
@@ -71,23 +71,23 @@ pub struct ConditionsOutcome {
     /// The messages of the conditions that decided it.
     pub message: String,
     /// Every condition that was looked at, in order. Those behind a decided one are missing.
-    pub checks: Vec<Check>,
+    pub checks: Vec<ConditionCheck>,
 }
 
 /// One condition that was looked at.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Check {
+pub struct ConditionCheck {
     /// Where the condition stands.
     pub path: Path,
     /// The key after substitution.
     pub key: Value,
-    pub operator: Operator,
+    pub operator: ConditionOperator,
     /// The value after substitution.
     pub value: Value,
     /// Whether the condition holds.
     pub holds: bool,
     /// The rule that decided it.
-    pub rule: Rule,
+    pub rule: ComparisonRule,
 }
 
 /// A condition that has no verdict.
@@ -183,7 +183,7 @@ impl Condition {
         &self,
         substitution: &mut Substitution<'_>,
         effort: &mut Effort,
-        checks: &mut Vec<Check>,
+        checks: &mut Vec<ConditionCheck>,
     ) -> Result<bool, ConditionError> {
         let mut fill = |template, part: &str| {
             substitution.run(template).map_err(|e| e.below(&self.path.join(part)))
@@ -195,14 +195,14 @@ impl Condition {
             .compare(&key, &value, effort)
             .map_err(|exhausted| ConditionError::Compare { path: self.path.clone(), exhausted })?;
         let (path, operator) = (self.path.clone(), self.operator);
-        checks.push(Check { path, key, operator, value, holds, rule });
+        checks.push(ConditionCheck { path, key, operator, value, holds, rule });
         Ok(holds)
     }
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for ConditionCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Check { path, operator, rule, .. } = self;
+        let ConditionCheck { path, operator, rule, .. } = self;
         let (key, value) = (json::to_string(&self.key), json::to_string(&self.value));
         let verdict = if self.holds { "holds" } else { "does not hold" };
         write!(f, "{path}: {key} {operator} {value} {verdict}, compared {rule}")

@@ -9,10 +9,10 @@ use super::{equality, membership, order};
 
 /// What a condition does with its key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operator {
+pub enum ConditionOperator {
     /// Both are equal, or the value as a pattern matches the key.
     Equals,
-    /// The opposite of [`Operator::Equals`], except that null is never unequal.
+    /// The opposite of [`ConditionOperator::Equals`], except that null is never unequal.
     NotEquals,
     /// All elements of the key are in the value. Deprecated.
     In,
@@ -46,28 +46,28 @@ pub enum Order {
 }
 
 /// The operators by their names; where there are two, the usual one comes first.
-const NAMES: [(&str, Operator); 18] = [
-    ("Equals", Operator::Equals),
-    ("Equal", Operator::Equals),
-    ("NotEquals", Operator::NotEquals),
-    ("NotEqual", Operator::NotEquals),
-    ("In", Operator::In),
-    ("NotIn", Operator::NotIn),
-    ("AnyIn", Operator::AnyIn),
-    ("AllIn", Operator::AllIn),
-    ("AnyNotIn", Operator::AnyNotIn),
-    ("AllNotIn", Operator::AllNotIn),
-    ("GreaterThan", Operator::Order(Order::Greater)),
-    ("GreaterThanOrEquals", Operator::Order(Order::GreaterOrEqual)),
-    ("LessThan", Operator::Order(Order::Less)),
-    ("LessThanOrEquals", Operator::Order(Order::LessOrEqual)),
-    ("DurationGreaterThan", Operator::DurationOrder(Order::Greater)),
-    ("DurationGreaterThanOrEquals", Operator::DurationOrder(Order::GreaterOrEqual)),
-    ("DurationLessThan", Operator::DurationOrder(Order::Less)),
-    ("DurationLessThanOrEquals", Operator::DurationOrder(Order::LessOrEqual)),
+const NAMES: [(&str, ConditionOperator); 18] = [
+    ("Equals", ConditionOperator::Equals),
+    ("Equal", ConditionOperator::Equals),
+    ("NotEquals", ConditionOperator::NotEquals),
+    ("NotEqual", ConditionOperator::NotEquals),
+    ("In", ConditionOperator::In),
+    ("NotIn", ConditionOperator::NotIn),
+    ("AnyIn", ConditionOperator::AnyIn),
+    ("AllIn", ConditionOperator::AllIn),
+    ("AnyNotIn", ConditionOperator::AnyNotIn),
+    ("AllNotIn", ConditionOperator::AllNotIn),
+    ("GreaterThan", ConditionOperator::Order(Order::Greater)),
+    ("GreaterThanOrEquals", ConditionOperator::Order(Order::GreaterOrEqual)),
+    ("LessThan", ConditionOperator::Order(Order::Less)),
+    ("LessThanOrEquals", ConditionOperator::Order(Order::LessOrEqual)),
+    ("DurationGreaterThan", ConditionOperator::DurationOrder(Order::Greater)),
+    ("DurationGreaterThanOrEquals", ConditionOperator::DurationOrder(Order::GreaterOrEqual)),
+    ("DurationLessThan", ConditionOperator::DurationOrder(Order::Less)),
+    ("DurationLessThanOrEquals", ConditionOperator::DurationOrder(Order::LessOrEqual)),
 ];
 
-impl Operator {
+impl ConditionOperator {
     /// The operator of this name, in any letter case.
     ///
     /// Kyverno finds operators in any case too, but then compares nothing unless the case is the usual
@@ -89,9 +89,9 @@ impl Operator {
     /// What to use instead of an operator that Kyverno deprecates.
     pub fn replacement(self) -> Option<&'static str> {
         match self {
-            Operator::In => Some("AllIn or AnyIn"),
-            Operator::NotIn => Some("AllNotIn or AnyNotIn"),
-            Operator::DurationOrder(order) => Some(Operator::Order(order).name()),
+            ConditionOperator::In => Some("AllIn or AnyIn"),
+            ConditionOperator::NotIn => Some("AllNotIn or AnyNotIn"),
+            ConditionOperator::DurationOrder(order) => Some(ConditionOperator::Order(order).name()),
             _ => None,
         }
     }
@@ -107,21 +107,23 @@ impl Operator {
         effort: &mut Effort,
     ) -> Result<Compared, Exhausted> {
         match self {
-            Operator::Equals => equality::equals(key, value, effort),
-            Operator::NotEquals => equality::not_equals(key, value, effort),
-            Operator::In
-            | Operator::NotIn
-            | Operator::AnyIn
-            | Operator::AllIn
-            | Operator::AnyNotIn
-            | Operator::AllNotIn => membership::contains(self, key, value, effort),
-            Operator::Order(order) => Ok(order::ordered(order, key, value)),
-            Operator::DurationOrder(order) => Ok(order::durations_ordered(order, key, value)),
+            ConditionOperator::Equals => equality::equals(key, value, effort),
+            ConditionOperator::NotEquals => equality::not_equals(key, value, effort),
+            ConditionOperator::In
+            | ConditionOperator::NotIn
+            | ConditionOperator::AnyIn
+            | ConditionOperator::AllIn
+            | ConditionOperator::AnyNotIn
+            | ConditionOperator::AllNotIn => membership::contains(self, key, value, effort),
+            ConditionOperator::Order(order) => Ok(order::ordered(order, key, value)),
+            ConditionOperator::DurationOrder(order) => {
+                Ok(order::durations_ordered(order, key, value))
+            }
         }
     }
 }
 
-impl fmt::Display for Operator {
+impl fmt::Display for ConditionOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -146,11 +148,11 @@ mod tests {
     #[test]
     fn names_are_found_in_any_case() {
         for (name, operator) in NAMES {
-            assert_eq!(Operator::named(name), Some(operator));
-            assert_eq!(Operator::named(&name.to_uppercase()), Some(operator));
-            assert_eq!(Operator::named(operator.name()), Some(operator));
+            assert_eq!(ConditionOperator::named(name), Some(operator));
+            assert_eq!(ConditionOperator::named(&name.to_uppercase()), Some(operator));
+            assert_eq!(ConditionOperator::named(operator.name()), Some(operator));
         }
-        assert_eq!(Operator::named("Bogus"), None);
-        assert_eq!(Operator::named(""), None);
+        assert_eq!(ConditionOperator::named("Bogus"), None);
+        assert_eq!(ConditionOperator::named(""), None);
     }
 }

@@ -6,7 +6,7 @@ use kiln_text::quantity::Quantity;
 use kiln_text::semver::Version;
 use kiln_value::Value;
 
-use super::compare::{Compared, Rule, durations, seconds};
+use super::compare::{Compared, ComparisonRule, durations, seconds};
 use super::operator::Order;
 
 /// Whether key and value are in an order: as durations, quantities, numbers or versions.
@@ -14,23 +14,25 @@ pub(super) fn ordered(order: Order, key: &Value, value: &Value) -> Compared {
     match key {
         Value::Number(number) => number_ordered(order, number.as_f64(), value),
         Value::String(text) => text_ordered(order, text, key, value),
-        _ => Rule::WrongKey.decides(false),
+        _ => ComparisonRule::WrongKey.decides(false),
     }
 }
 
 fn number_ordered(order: Order, key: f64, value: &Value) -> Compared {
     match value {
-        Value::Number(number) => floats_ordered(Rule::Numbers, order, key, number.as_f64()),
+        Value::Number(number) => {
+            floats_ordered(ComparisonRule::Numbers, order, key, number.as_f64())
+        }
         Value::String(text) => {
             if let Some((key, value)) = durations(&Value::from(key), value) {
                 return seconds_ordered(order, key, value);
             }
             match float::parse(text) {
-                Some(number) => floats_ordered(Rule::Numbers, order, key, number),
-                None => Rule::WrongValue.decides(false),
+                Some(number) => floats_ordered(ComparisonRule::Numbers, order, key, number),
+                None => ComparisonRule::WrongValue.decides(false),
             }
         }
-        _ => Rule::WrongValue.decides(false),
+        _ => ComparisonRule::WrongValue.decides(false),
     }
 }
 
@@ -40,27 +42,27 @@ fn text_ordered(order: Order, text: &str, key: &Value, value: &Value) -> Compare
     }
     let other = value.as_str();
     if let (Ok(key), Some(Ok(value))) = (Quantity::parse(text), other.map(Quantity::parse)) {
-        return Rule::Quantities.decides(order.accepts(key.cmp(&value)));
+        return ComparisonRule::Quantities.decides(order.accepts(key.cmp(&value)));
     }
     if let Some(number) = float::parse(text) {
         return number_ordered(order, number, value);
     }
     if let Ok(key) = Version::parse(text) {
         return match other.map(Version::parse) {
-            Some(Ok(value)) => Rule::Versions.decides(order.accepts(key.cmp(&value))),
-            _ => Rule::WrongValue.decides(false),
+            Some(Ok(value)) => ComparisonRule::Versions.decides(order.accepts(key.cmp(&value))),
+            _ => ComparisonRule::WrongValue.decides(false),
         };
     }
-    Rule::WrongKey.decides(false)
+    ComparisonRule::WrongKey.decides(false)
 }
 
 /// Kyverno: durations are compared by their seconds as floats, which takes very long ones that differ
 /// by a nanosecond for equal.
 fn seconds_ordered(order: Order, key: Duration, value: Duration) -> Compared {
-    floats_ordered(Rule::Durations, order, key.as_secs_f64(), value.as_secs_f64())
+    floats_ordered(ComparisonRule::Durations, order, key.as_secs_f64(), value.as_secs_f64())
 }
 
-fn floats_ordered(rule: Rule, order: Order, key: f64, value: f64) -> Compared {
+fn floats_ordered(rule: ComparisonRule, order: Order, key: f64, value: f64) -> Compared {
     rule.decides(key.partial_cmp(&value).is_some_and(|ordering| order.accepts(ordering)))
 }
 
@@ -72,8 +74,10 @@ pub(super) fn durations_ordered(order: Order, key: &Value, value: &Value) -> Com
         _ => None,
     };
     match (read(key), read(value)) {
-        (Some(key), Some(value)) => Rule::Durations.decides(order.accepts(key.cmp(&value))),
-        (None, _) => Rule::WrongKey.decides(false),
-        (_, None) => Rule::WrongValue.decides(false),
+        (Some(key), Some(value)) => {
+            ComparisonRule::Durations.decides(order.accepts(key.cmp(&value)))
+        }
+        (None, _) => ComparisonRule::WrongKey.decides(false),
+        (_, None) => ComparisonRule::WrongValue.decides(false),
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use kiln_diagnostic::did_you_mean;
 use kiln_value::{List, Map, Path, Value};
 
-use super::{Condition, Conditions, Operator};
+use super::{Condition, ConditionOperator, Conditions};
 use crate::template::Template;
 
 /// Conditions that cannot be read.
@@ -132,13 +132,13 @@ impl Conditions {
     }
 }
 
-fn read_operator(value: &Value, path: &Path) -> Result<Operator, ParseConditionsError> {
+fn read_operator(value: &Value, path: &Path) -> Result<ConditionOperator, ParseConditionsError> {
     let Some(name) = value.as_str() else {
         let problem = format!("an operator is a name, not a {}", value.type_name());
         return Err(wrong(path, problem, Some(format!("use one of {}", operators()))));
     };
-    Operator::named(name).ok_or_else(|| {
-        let hint = match did_you_mean(name, Operator::names()) {
+    ConditionOperator::named(name).ok_or_else(|| {
+        let hint = match did_you_mean(name, ConditionOperator::names()) {
             Some(near) => format!("did you mean {near:?}?"),
             None => format!("use one of {}", operators()),
         };
@@ -158,5 +158,5 @@ fn read_message(value: &Value, path: &Path) -> Result<Option<Template>, ParseCon
 }
 
 fn operators() -> String {
-    Operator::names().collect::<Vec<_>>().join(", ")
+    ConditionOperator::names().collect::<Vec<_>>().join(", ")
 }

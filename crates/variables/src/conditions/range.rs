@@ -6,7 +6,7 @@ use kiln_text::duration::Duration;
 use kiln_text::quantity::Quantity;
 use kiln_text::range;
 
-use super::compare::Rule;
+use super::compare::ComparisonRule;
 
 /// A range with both ends inside.
 pub(super) struct Range<'t> {
@@ -16,7 +16,7 @@ pub(super) struct Range<'t> {
 }
 
 impl<'t> Range<'t> {
-    pub(super) const RULE: Rule = Rule::Range;
+    pub(super) const RULE: ComparisonRule = ComparisonRule::Range;
 
     /// Reads a range: two numbers, each with a sign and letters behind it or without, and a minus between.
     pub(super) fn parse(text: &'t str) -> Option<Self> {

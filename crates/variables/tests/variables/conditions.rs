@@ -1,12 +1,14 @@
 //! Conditions: forms, order of evaluation, traces, errors, effort.
 
-use kiln_jmespath::Environment;
+use kiln_jmespath::JmesPathEnvironment;
 use kiln_value::{Path, Value, value};
-use kiln_variables::conditions::{ConditionError, ConditionsOutcome, Effort, Operator, Rule};
+use kiln_variables::conditions::{
+    ComparisonRule, ConditionError, ConditionOperator, ConditionsOutcome, Effort,
+};
 use kiln_variables::{Conditions, ContextScope, Substitution};
 
 fn evaluate(conditions: &Value, context: &Value) -> Result<ConditionsOutcome, ConditionError> {
-    let scope = ContextScope::new(context, Environment::default());
+    let scope = ContextScope::new(context, JmesPathEnvironment::default());
     let conditions = Conditions::parse(conditions).unwrap();
     conditions.evaluate(&mut Substitution::new(&scope), &mut Effort::default())
 }
@@ -96,7 +98,7 @@ fn a_trace_says_what_was_compared_and_how() {
 
 #[test]
 fn every_rule_of_the_ladders_can_be_seen() {
-    use Rule::*;
+    use ComparisonRule::*;
     let long = value!("1h");
     for (key, operator, value, holds, rule) in [
         (value!(true), "Equals", value!(true), true, Booleans),
@@ -142,7 +144,7 @@ fn every_rule_of_the_ladders_can_be_seen() {
         (value!("a"), "NotIn", value!("b"), false, WrongValue),
         (value!({}), "AnyNotIn", value!(["a"]), false, WrongKey),
     ] {
-        let named = Operator::named(operator).unwrap();
+        let named = ConditionOperator::named(operator).unwrap();
         let compared = named.compare(&key, &value, &mut Effort::default()).unwrap();
         let got = (compared.holds, compared.rule);
         assert_eq!(got, (holds, rule), "{key:?} {operator} {value:?}");
@@ -203,7 +205,7 @@ fn long_lists_are_looked_up_not_tried_one_by_one() {
         |from: usize| (from..from + 20_000).map(|i| format!("name-{i}")).collect::<Value>();
     let mut effort = Effort::default();
     let compared =
-        Operator::AllNotIn.compare(&numbered(0), &numbered(20_000), &mut effort).unwrap();
+        ConditionOperator::AllNotIn.compare(&numbered(0), &numbered(20_000), &mut effort).unwrap();
     assert!(compared.holds);
     assert!(effort.used() < 2_000_000, "{}", effort.used());
 }
@@ -213,25 +215,30 @@ fn hostile_patterns_use_up_the_effort() {
     let key = value!("a".repeat(100_000));
     let pattern = value!("*a".repeat(20_000) + "b");
     let mut effort = Effort::default();
-    let error = Operator::Equals.compare(&key, &pattern, &mut effort).unwrap_err();
+    let error = ConditionOperator::Equals.compare(&key, &pattern, &mut effort).unwrap_err();
     assert_eq!(error.to_string(), "the comparison looks at more than 209715200 bytes");
 
     let patterns: Value = (0..3_000).map(|i| format!("*{i}*x*")).collect();
     let keys: Value = (0..3_000).map(|i| format!("key-{i}")).collect();
-    assert!(Operator::AnyIn.compare(&keys, &patterns, &mut Effort::new(10_000_000)).is_err());
+    assert!(
+        ConditionOperator::AnyIn.compare(&keys, &patterns, &mut Effort::new(10_000_000)).is_err()
+    );
 }
 
 #[test]
 fn the_deepest_values_compare() {
     let deep = (0..kiln_value::MAX_DEPTH).fold(value!("x"), |v, _| value_map(v));
     let same = (0..kiln_value::MAX_DEPTH).fold(value!("x"), |v, _| value_map(v));
-    for name in Operator::names() {
-        let operator = Operator::named(name).unwrap();
+    for name in ConditionOperator::names() {
+        let operator = ConditionOperator::named(name).unwrap();
         let compared = operator.compare(&deep, &same, &mut Effort::default()).unwrap();
-        assert_eq!(compared.holds, operator == Operator::Equals, "{name}");
+        assert_eq!(compared.holds, operator == ConditionOperator::Equals, "{name}");
         let listed = Value::from(vec![deep.clone()]);
         let compared = operator.compare(&listed, &listed, &mut Effort::default()).unwrap();
-        let holds = matches!(operator, Operator::Equals | Operator::AnyIn | Operator::AllIn);
+        let holds = matches!(
+            operator,
+            ConditionOperator::Equals | ConditionOperator::AnyIn | ConditionOperator::AllIn
+        );
         assert_eq!(compared.holds, holds, "{name}");
     }
 }

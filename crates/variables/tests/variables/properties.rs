@@ -1,8 +1,8 @@
 //! What holds for every document.
 
-use kiln_jmespath::Environment;
+use kiln_jmespath::JmesPathEnvironment;
 use kiln_value::{Map, Value, value};
-use kiln_variables::conditions::{Effort, Operator};
+use kiln_variables::conditions::{ConditionOperator, Effort};
 use kiln_variables::{ContextScope, Substitution, Template};
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ const PLAIN: &str = r"[a-c{}()$ \\.é]{0,8}";
 const TEMPLATES: &str = r"(\{\{|\}\}|\{|\}|\\|\$\(|\)|/|@|-| |[a-d]|'|\.|é|x)*";
 
 fn fill(document: &Value, context: &Value) -> Option<Value> {
-    let scope = ContextScope::new(context, Environment::default());
+    let scope = ContextScope::new(context, JmesPathEnvironment::default());
     Substitution::new(&scope).run(&Template::compile(document)).ok()
 }
 
@@ -87,12 +87,12 @@ proptest! {
 
     #[test]
     fn any_two_values_compare(key in values("[*?0-9a.hmGi{},\"\\[-]{0,6}"), value in values("[*?0-9a.hmGi{},\"\\[-]{0,6}")) {
-        for name in Operator::names() {
-            let operator = Operator::named(name).unwrap();
+        for name in ConditionOperator::names() {
+            let operator = ConditionOperator::named(name).unwrap();
             operator.compare(&key, &value, &mut Effort::default()).unwrap();
         }
         let compare = |name: &str| {
-            Operator::named(name).unwrap().compare(&key, &value, &mut Effort::default()).unwrap().holds
+            ConditionOperator::named(name).unwrap().compare(&key, &value, &mut Effort::default()).unwrap().holds
         };
         if !key.is_null() {
             prop_assert_ne!(compare("Equals"), compare("NotEquals"));

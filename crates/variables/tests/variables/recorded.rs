@@ -1,9 +1,9 @@
 //! The recorded cases of Kyverno's variables and conditions.
 
-use kiln_jmespath::{Environment, Expression};
+use kiln_jmespath::{Expression, JmesPathEnvironment};
 use kiln_testkit::{Tally, corpus_json};
 use kiln_value::{Value, value};
-use kiln_variables::conditions::{Effort, Operator};
+use kiln_variables::conditions::{ConditionOperator, Effort};
 use kiln_variables::{Conditions, ContextScope, Substitution, Template};
 
 /// Numbers are floats in the recording, so values are compared by how they print as such.
@@ -14,13 +14,13 @@ fn same(wanted: &Value, got: &Value) -> Result<(), String> {
 
 fn printed(value: &Value) -> String {
     let print = Expression::compile("to_string([@])").unwrap();
-    let text = print.search(value, &Environment::default()).unwrap();
+    let text = print.search(value, &JmesPathEnvironment::default()).unwrap();
     text.as_str().unwrap().to_owned()
 }
 
 fn substitute(case: &Value) -> Result<Value, String> {
     let context = case.get("context").unwrap();
-    let scope = ContextScope::new(context, Environment::default());
+    let scope = ContextScope::new(context, JmesPathEnvironment::default());
     let template = Template::compile(case.get("document").unwrap());
     Substitution::new(&scope).run(&template).map_err(|error| error.to_string())
 }
@@ -79,7 +79,7 @@ fn variables() {
 /// `None` when the operator is unknown.
 fn holds(case: &Value) -> Result<Option<bool>, String> {
     let [key, operator, value] = ["key", "operator", "value"].map(|part| case.get(part).unwrap());
-    let Some(operator) = Operator::named(operator.as_str().unwrap()) else {
+    let Some(operator) = ConditionOperator::named(operator.as_str().unwrap()) else {
         return match Conditions::parse(&vec![case.clone()].into()) {
             Err(_) => Ok(None),
             Ok(_) => Err("an unknown operator was read".into()),
@@ -89,7 +89,7 @@ fn holds(case: &Value) -> Result<Option<bool>, String> {
     let list = Value::from(vec![case.clone()]);
     let in_block = |name: &str| Value::Map([(name, list.clone())].into_iter().collect());
     let context = value!({});
-    let scope = ContextScope::new(&context, Environment::default());
+    let scope = ContextScope::new(&context, JmesPathEnvironment::default());
     for form in [list.clone(), in_block("any"), in_block("all")] {
         let conditions = Conditions::parse(&form).map_err(|error| error.to_string())?;
         let outcome = conditions

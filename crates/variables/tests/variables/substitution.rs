@@ -1,24 +1,25 @@
 //! Filling templates: results, errors with their places, limits.
 
-use kiln_jmespath::Environment;
+use kiln_jmespath::JmesPathEnvironment;
 use kiln_value::{Path, Value, value};
 use kiln_variables::{
-    ContextScope, Limit, Limits, Problem, SubstituteError, Substitution, Template, Usage,
+    ContextScope, Limit, Problem, SubstituteError, Substitution, SubstitutionLimits, Template,
+    Usage,
 };
 
 fn fill_within(
     document: &Value,
     context: &Value,
-    limits: Limits,
+    limits: SubstitutionLimits,
 ) -> (Result<Value, SubstituteError>, Usage) {
-    let scope = ContextScope::new(context, Environment::default());
+    let scope = ContextScope::new(context, JmesPathEnvironment::default());
     let mut substitution = Substitution::with_limits(&scope, limits);
     let result = substitution.run(&Template::compile(document));
     (result, substitution.usage())
 }
 
 fn fill(document: &Value, context: &Value) -> Result<Value, SubstituteError> {
-    fill_within(document, context, Limits::default()).0
+    fill_within(document, context, SubstitutionLimits::default()).0
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn what_holds_no_variables_is_shared() {
     assert_eq!(filled.get_path(["d", "e"]), Some(&value!([7])));
 
     let plain = document.get("a").unwrap();
-    let (result, usage) = fill_within(plain, &value!({}), Limits::default());
+    let (result, usage) = fill_within(plain, &value!({}), SubstitutionLimits::default());
     assert!(result.unwrap().same(plain));
     assert_eq!(usage, Usage::default());
     assert!(Template::compile(plain).is_plain());
@@ -153,7 +154,7 @@ fn references_are_resolved_before_variables() {
 #[test]
 fn a_part_knows_its_place() {
     let context = value!({"request": {"object": {"spec": {"n": 5}}}});
-    let scope = ContextScope::new(&context, Environment::default());
+    let scope = ContextScope::new(&context, JmesPathEnvironment::default());
     let place: Path = ["mutate", "patchStrategicMerge"].into_iter().collect();
     let template = Template::compile_part(&value!({"spec": {"n": "{{@}}", "m": "{{zz}}"}}), &place);
     let error = Substitution::new(&scope).run(&template).unwrap_err();
@@ -203,7 +204,7 @@ fn deleting_means_the_old_object() {
     assert_eq!(fill(&document, &context).unwrap(), wanted);
 }
 
-fn limit(document: &Value, context: &Value, limits: Limits) -> Option<Limit> {
+fn limit(document: &Value, context: &Value, limits: SubstitutionLimits) -> Option<Limit> {
     match fill_within(document, context, limits).0.map_err(|error| error.problem) {
         Err(Problem::Limit(limit)) => Some(limit),
         Err(other) => panic!("{other}"),
@@ -218,21 +219,28 @@ fn variables_inside_variables_are_limited() {
     // Each level pastes its result without quotes, so it is looked up as a name.
     let context = value!({"x": "x"});
     assert_eq!(fill(&nested(1), &context).unwrap(), value!("x"));
-    assert_eq!(limit(&nested(64), &context, Limits::default()), None);
-    assert_eq!(limit(&nested(65), &context, Limits::default()), Some(Limit::Rounds(64)));
-    assert_eq!(limit(&nested(5_000), &context, Limits::default()), Some(Limit::Rounds(64)));
+    assert_eq!(limit(&nested(64), &context, SubstitutionLimits::default()), None);
+    assert_eq!(
+        limit(&nested(65), &context, SubstitutionLimits::default()),
+        Some(Limit::Rounds(64))
+    );
+    assert_eq!(
+        limit(&nested(5_000), &context, SubstitutionLimits::default()),
+        Some(Limit::Rounds(64))
+    );
 }
 
 #[test]
 fn the_size_of_results_is_limited_and_counted() {
     let context = value!({"kb": "x".repeat(1000), "list": ["ab", {"c": "de"}]});
-    let (_, usage) = fill_within(&value!("12{{ kb }}34"), &context, Limits::default());
+    let (_, usage) = fill_within(&value!("12{{ kb }}34"), &context, SubstitutionLimits::default());
     assert_eq!(usage, Usage { queries: 1, bytes: 12 + 1000 });
-    let (_, usage) = fill_within(&value!(["{{ list }}", "{{ kb }}"]), &context, Limits::default());
+    let (_, usage) =
+        fill_within(&value!(["{{ list }}", "{{ kb }}"]), &context, SubstitutionLimits::default());
     // Two bytes for the list, two for the map, and the text in them.
     assert_eq!(usage, Usage { queries: 2, bytes: 2 + 2 + 2 + 1 + 2 + 1000 });
 
-    let limits = Limits { bytes: 10_000, ..Limits::default() };
+    let limits = SubstitutionLimits { bytes: 10_000, ..SubstitutionLimits::default() };
     assert_eq!(limit(&value!("{{ kb }} ".repeat(9)), &context, limits), None);
     assert_eq!(
         limit(&value!("{{ kb }} ".repeat(10)), &context, limits),
@@ -247,16 +255,22 @@ fn the_size_of_results_is_limited_and_counted() {
 fn the_depth_of_results_is_limited() {
     let deep = |levels: usize, leaf: Value| (0..levels).fold(leaf, |v, _| Value::from(vec![v]));
     let context = value!({"deep": deep(300, value!(1))});
-    assert_eq!(limit(&deep(199, value!("{{ deep }}")), &context, Limits::default()), None);
-    assert_eq!(limit(&deep(200, value!("{{ deep }}")), &context, Limits::default()), None);
-    let over = limit(&deep(201, value!("{{ deep }}")), &context, Limits::default());
+    assert_eq!(
+        limit(&deep(199, value!("{{ deep }}")), &context, SubstitutionLimits::default()),
+        None
+    );
+    assert_eq!(
+        limit(&deep(200, value!("{{ deep }}")), &context, SubstitutionLimits::default()),
+        None
+    );
+    let over = limit(&deep(201, value!("{{ deep }}")), &context, SubstitutionLimits::default());
     assert_eq!(over, Some(Limit::Depth(500)));
 }
 
 #[test]
 fn many_variables_cost_what_they_are() {
     let document = value!("{{ n }}-".repeat(50_000));
-    let (result, usage) = fill_within(&document, &value!({"n": 7}), Limits::default());
+    let (result, usage) = fill_within(&document, &value!({"n": 7}), SubstitutionLimits::default());
     assert_eq!(result.unwrap(), value!("7-".repeat(50_000)));
     assert_eq!(usage, Usage { queries: 50_000, bytes: 50_000 * 8 + 50_000 });
 }

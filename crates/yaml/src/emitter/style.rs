@@ -27,7 +27,7 @@ pub(crate) fn analyze(text: &str) -> Analysis {
     if is_simple_word(text) {
         return Analysis { style: Style::Plain, multiline: false };
     }
-    let shape = Shape::of(text);
+    let shape = ScalarAnalysis::of(text);
     let wanted = if text.contains('\n') {
         Style::Literal
     } else if needs_quotes_to_be_text(text) {
@@ -84,17 +84,17 @@ fn is_base_60(text: &str) -> bool {
 }
 
 /// What go-yaml's scalar analysis finds.
-struct Shape {
+struct ScalarAnalysis {
     multiline: bool,
     plain_allowed: bool,
     single_allowed: bool,
     literal_allowed: bool,
 }
 
-impl Shape {
+impl ScalarAnalysis {
     fn of(text: &str) -> Self {
         if text.is_empty() {
-            return Shape {
+            return ScalarAnalysis {
                 multiline: false,
                 plain_allowed: true,
                 single_allowed: true,
@@ -132,7 +132,7 @@ impl Shape {
         let edge = |c: char| c == ' ' || is_break(c);
         let edges = text.starts_with(edge) || text.ends_with(edge);
         let quotes_break = space_break || special;
-        Shape {
+        ScalarAnalysis {
             multiline: line_breaks,
             plain_allowed: !(edges || break_space || quotes_break || line_breaks || indicators),
             single_allowed: !(break_space || quotes_break),
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn simple_words_are_plain_by_the_long_way_too() {
         for text in ["a", "Deployment", "apps/v1", "web-1", "yellow", "/x", "_", "$(X)", "a=b"] {
-            let shape = Shape::of(text);
+            let shape = ScalarAnalysis::of(text);
             assert!(shape.plain_allowed && !needs_quotes_to_be_text(text), "{text}");
         }
         for text in ["y", "True", "off", "null", "NULL", "1", "", "a b", "a:", "a#"] {

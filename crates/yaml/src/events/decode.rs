@@ -4,13 +4,17 @@ use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, Source, SourceLocation};
 
-use crate::options::Limits;
+use crate::options::YamlLimits;
 
 /// The source of these bytes. go-yaml reads UTF-8 and, behind a byte order mark, UTF-16.
 ///
 /// # Errors
 /// When there are too many bytes or they are not text.
-pub(crate) fn source(name: &str, bytes: &[u8], limits: &Limits) -> Result<Arc<Source>, Diagnostic> {
+pub(crate) fn source(
+    name: &str,
+    bytes: &[u8],
+    limits: &YamlLimits,
+) -> Result<Arc<Source>, Diagnostic> {
     if bytes.len() > limits.bytes {
         return Err(too_large(name, bytes.len(), limits));
     }
@@ -27,7 +31,7 @@ pub(crate) fn source(name: &str, bytes: &[u8], limits: &Limits) -> Result<Arc<So
 /// # Errors
 /// When it is too large, or at the first control character that YAML does not allow, not even in
 /// quotes or comments.
-pub(crate) fn check(source: &Arc<Source>, limits: &Limits) -> Result<(), Diagnostic> {
+pub(crate) fn check(source: &Arc<Source>, limits: &YamlLimits) -> Result<(), Diagnostic> {
     let text = source.text();
     if text.len() > limits.bytes {
         return Err(too_large(source.name(), text.len(), limits));
@@ -73,7 +77,7 @@ fn is_forbidden(c: char) -> bool {
         '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..)
 }
 
-fn too_large(name: &str, size: usize, limits: &Limits) -> Diagnostic {
+fn too_large(name: &str, size: usize, limits: &YamlLimits) -> Diagnostic {
     // The text is not kept, so the place is the beginning of the file.
     let place = SourceLocation::new(Arc::new(Source::new(name, "")), 0..0);
     Diagnostic::error(format!("the input has {size} bytes, and {} is the most", limits.bytes))

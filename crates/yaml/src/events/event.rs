@@ -19,7 +19,7 @@ use std::borrow::Cow;
 
 /// What the parser saw.
 #[derive(Debug)]
-pub(crate) enum Event<'t> {
+pub(crate) enum YamlEvent<'t> {
     DocumentStart,
     DocumentEnd,
     StreamEnd,

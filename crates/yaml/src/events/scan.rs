@@ -12,15 +12,15 @@ use crate::notes::Notes;
 
 /// A token and its bytes.
 #[derive(Debug)]
-pub(crate) struct Token<'t> {
-    pub(crate) kind: Kind<'t>,
+pub(crate) struct YamlToken<'t> {
+    pub(crate) kind: YamlTokenKind<'t>,
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 /// What a token is.
 #[derive(Debug)]
-pub(crate) enum Kind<'t> {
+pub(crate) enum YamlTokenKind<'t> {
     StreamEnd,
     YamlDirective {
         supported: bool,
@@ -90,7 +90,7 @@ pub(crate) struct Scanner<'t> {
     keys: Vec<PossibleKey>,
     /// Below this level no token waits any more.
     first_waiting: usize,
-    pub(crate) queue: VecDeque<Token<'t>>,
+    pub(crate) queue: VecDeque<YamlToken<'t>>,
     /// How many tokens have left the queue.
     taken: usize,
     /// Whether the first token of the queue is known to be no key, or a key.
@@ -127,7 +127,7 @@ impl<'t> Scanner<'t> {
     }
 
     /// The next token, without taking it.
-    pub(crate) fn peek(&mut self) -> Scan<&Token<'t>> {
+    pub(crate) fn peek(&mut self) -> Scan<&YamlToken<'t>> {
         if !self.settled {
             while self.must_scan_on()? {
                 self.scan_token()?;
@@ -135,7 +135,7 @@ impl<'t> Scanner<'t> {
             self.settled = true;
         }
         if let (Some(notes), Some(token)) = (&mut self.notes, self.queue.front()) {
-            notes.hand_over(token.start, matches!(token.kind, Kind::BlockEnd));
+            notes.hand_over(token.start, matches!(token.kind, YamlTokenKind::BlockEnd));
         }
         // The loop ends only with a token in the queue.
         self.queue.front().ok_or(SyntaxError {
@@ -146,8 +146,8 @@ impl<'t> Scanner<'t> {
     }
 
     /// Takes the token that was peeked at. The end of the stream stays.
-    pub(crate) fn take(&mut self) -> Option<Token<'t>> {
-        if matches!(self.queue.front()?.kind, Kind::StreamEnd) {
+    pub(crate) fn take(&mut self) -> Option<YamlToken<'t>> {
+        if matches!(self.queue.front()?.kind, YamlTokenKind::StreamEnd) {
             return None;
         }
         self.settled = false;
@@ -161,7 +161,7 @@ impl<'t> Scanner<'t> {
         // go-yaml v3: comments are distinguished by the two tokens that follow.
         let further = if self.notes.is_some() { 2 } else { 0 };
         if self.queue.len() <= further
-            && !matches!(self.queue.back(), Some(Token { kind: Kind::StreamEnd, .. }))
+            && !matches!(self.queue.back(), Some(YamlToken { kind: YamlTokenKind::StreamEnd, .. }))
         {
             return Ok(true);
         }
@@ -242,7 +242,11 @@ impl<'t> Scanner<'t> {
                 return self.scan_directive_token();
             }
             if self.is_document_indicator() {
-                let kind = if byte == b'-' { Kind::DocumentStart } else { Kind::DocumentEnd };
+                let kind = if byte == b'-' {
+                    YamlTokenKind::DocumentStart
+                } else {
+                    YamlTokenKind::DocumentEnd
+                };
                 self.unroll_indent(-1, self.at);
                 self.remove_key()?;
                 self.key_allowed = false;
@@ -259,7 +263,7 @@ impl<'t> Scanner<'t> {
         let token = before.unwrap_or(self.at);
         self.scan_content(byte)?;
         // One behind `-` belongs to what follows.
-        if !matches!(self.queue.back(), Some(Token { kind: Kind::Item, .. })) {
+        if !matches!(self.queue.back(), Some(YamlToken { kind: YamlTokenKind::Item, .. })) {
             self.note_line(token);
         }
         Ok(())
@@ -268,14 +272,14 @@ impl<'t> Scanner<'t> {
     fn scan_content(&mut self, byte: u8) -> Scan {
         let flow = self.flow_level > 0;
         match byte {
-            b'[' => self.open_flow(Kind::FlowListStart),
-            b'{' => self.open_flow(Kind::FlowMapStart),
-            b']' => self.close_flow(Kind::FlowListEnd),
-            b'}' => self.close_flow(Kind::FlowMapEnd),
+            b'[' => self.open_flow(YamlTokenKind::FlowListStart),
+            b'{' => self.open_flow(YamlTokenKind::FlowMapStart),
+            b']' => self.close_flow(YamlTokenKind::FlowListEnd),
+            b'}' => self.close_flow(YamlTokenKind::FlowMapEnd),
             b',' => {
                 self.remove_key()?;
                 self.key_allowed = true;
-                self.push_indicator(Kind::Comma, 1);
+                self.push_indicator(YamlTokenKind::Comma, 1);
                 Ok(())
             }
             b'-' if self.is_blank_or_end(1) => self.scan_item(),
@@ -378,11 +382,11 @@ impl<'t> Scanner<'t> {
         self.unroll_indent(-1, self.at);
         self.remove_key()?;
         self.key_allowed = false;
-        self.push(Kind::StreamEnd, self.at);
+        self.push(YamlTokenKind::StreamEnd, self.at);
         Ok(())
     }
 
-    fn open_flow(&mut self, kind: Kind<'t>) -> Scan {
+    fn open_flow(&mut self, kind: YamlTokenKind<'t>) -> Scan {
         self.save_key()?;
         self.keys.push(PossibleKey::default());
         self.flow_level += 1;
@@ -391,7 +395,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    fn close_flow(&mut self, kind: Kind<'t>) -> Scan {
+    fn close_flow(&mut self, kind: YamlTokenKind<'t>) -> Scan {
         self.remove_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
@@ -408,11 +412,11 @@ impl<'t> Scanner<'t> {
             if !self.key_allowed {
                 return Err(self.error("block sequence entries are not allowed in this context"));
             }
-            self.roll_indent(self.column(), None, Kind::BlockListStart, self.at);
+            self.roll_indent(self.column(), None, YamlTokenKind::BlockListStart, self.at);
         }
         self.remove_key()?;
         self.key_allowed = true;
-        self.push_indicator(Kind::Item, 1);
+        self.push_indicator(YamlTokenKind::Item, 1);
         Ok(())
     }
 
@@ -421,42 +425,48 @@ impl<'t> Scanner<'t> {
             if !self.key_allowed {
                 return Err(self.error("mapping keys are not allowed in this context"));
             }
-            self.roll_indent(self.column(), None, Kind::BlockMapStart, self.at);
+            self.roll_indent(self.column(), None, YamlTokenKind::BlockMapStart, self.at);
         }
         self.remove_key()?;
         self.key_allowed = self.flow_level == 0;
-        self.push_indicator(Kind::Key, 1);
+        self.push_indicator(YamlTokenKind::Key, 1);
         Ok(())
     }
 
     fn scan_value(&mut self) -> Scan {
         if self.check_key(self.flow_level)? {
             let key = std::mem::take(&mut self.keys[self.flow_level]);
-            let token = Token { kind: Kind::Key, start: key.at, end: key.at };
+            let token = YamlToken { kind: YamlTokenKind::Key, start: key.at, end: key.at };
             self.insert(key.number, token);
-            self.roll_indent(key.column, Some(key.number), Kind::BlockMapStart, key.at);
+            self.roll_indent(key.column, Some(key.number), YamlTokenKind::BlockMapStart, key.at);
             self.key_allowed = false;
         } else {
             if self.flow_level == 0 {
                 if !self.key_allowed {
                     return Err(self.error("mapping values are not allowed in this context"));
                 }
-                self.roll_indent(self.column(), None, Kind::BlockMapStart, self.at);
+                self.roll_indent(self.column(), None, YamlTokenKind::BlockMapStart, self.at);
             }
             self.key_allowed = self.flow_level == 0;
         }
-        self.push_indicator(Kind::Value, 1);
+        self.push_indicator(YamlTokenKind::Value, 1);
         Ok(())
     }
 
     /// Begins a block collection if this column is deeper than the one that is open.
-    fn roll_indent(&mut self, column: usize, number: Option<usize>, kind: Kind<'t>, at: usize) {
+    fn roll_indent(
+        &mut self,
+        column: usize,
+        number: Option<usize>,
+        kind: YamlTokenKind<'t>,
+        at: usize,
+    ) {
         if self.flow_level > 0 || self.indent >= column as isize {
             return;
         }
         self.indents.push(self.indent);
         self.indent = column as isize;
-        let token = Token { kind, start: at, end: at };
+        let token = YamlToken { kind, start: at, end: at };
         match number {
             Some(number) => self.insert(number, token),
             None => self.queue.push_back(token),
@@ -471,10 +481,10 @@ impl<'t> Scanner<'t> {
         let mut end = from.saturating_sub(1);
         while self.indent > column {
             match &self.notes {
-                None => self.push(Kind::BlockEnd, self.at),
+                None => self.push(YamlTokenKind::BlockEnd, self.at),
                 Some(notes) => {
                     end = notes.block_end(self.indent, end);
-                    let token = Token { kind: Kind::BlockEnd, start: end, end };
+                    let token = YamlToken { kind: YamlTokenKind::BlockEnd, start: end, end };
                     self.queue.push_back(token);
                 }
             }
@@ -483,19 +493,19 @@ impl<'t> Scanner<'t> {
     }
 
     /// Puts a token before the one with this number, which is still in the queue.
-    fn insert(&mut self, number: usize, token: Token<'t>) {
+    fn insert(&mut self, number: usize, token: YamlToken<'t>) {
         let position = number.saturating_sub(self.taken).min(self.queue.len());
         self.queue.insert(position, token);
     }
 
-    fn push_indicator(&mut self, kind: Kind<'t>, width: usize) {
+    fn push_indicator(&mut self, kind: YamlTokenKind<'t>, width: usize) {
         let start = self.at;
         self.at += width;
         self.push(kind, start);
     }
 
-    pub(crate) fn push(&mut self, kind: Kind<'t>, start: usize) {
-        self.queue.push_back(Token { kind, start, end: self.at });
+    pub(crate) fn push(&mut self, kind: YamlTokenKind<'t>, start: usize) {
+        self.queue.push_back(YamlToken { kind, start, end: self.at });
     }
 
     fn scan_directive_token(&mut self) -> Scan {

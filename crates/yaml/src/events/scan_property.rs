@@ -1,7 +1,7 @@
 //! Directives, anchors, aliases and tags.
 
 use crate::events::event::SyntaxError;
-use crate::events::scan::{Kind, Scanner};
+use crate::events::scan::{Scanner, YamlTokenKind};
 
 type Scan<T = ()> = Result<T, SyntaxError>;
 
@@ -33,7 +33,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    fn scan_version(&mut self, start: usize) -> Scan<Kind<'t>> {
+    fn scan_version(&mut self, start: usize) -> Scan<YamlTokenKind<'t>> {
         let context = ("while scanning a %YAML directive", start);
         self.skip_blanks();
         let major = self.version_number(start)?;
@@ -42,7 +42,7 @@ impl<'t> Scanner<'t> {
         }
         self.at += 1;
         let minor = self.version_number(start)?;
-        Ok(Kind::YamlDirective { supported: (major, minor) == (1, 1) })
+        Ok(YamlTokenKind::YamlDirective { supported: (major, minor) == (1, 1) })
     }
 
     fn version_number(&mut self, start: usize) -> Scan<u32> {
@@ -63,7 +63,7 @@ impl<'t> Scanner<'t> {
         Ok(number)
     }
 
-    fn scan_tag_directive(&mut self, start: usize) -> Scan<Kind<'t>> {
+    fn scan_tag_directive(&mut self, start: usize) -> Scan<YamlTokenKind<'t>> {
         let context = ("while scanning a %TAG directive", start);
         self.skip_blanks();
         let handle = self.tag_handle(start)?;
@@ -78,7 +78,7 @@ impl<'t> Scanner<'t> {
         if !self.is_blank_or_end(0) {
             return Err(self.error_in(context, "did not find expected whitespace or line break"));
         }
-        Ok(Kind::TagDirective { handle, prefix })
+        Ok(YamlTokenKind::TagDirective { handle, prefix })
     }
 
     /// `&name` or `*name`.
@@ -93,7 +93,10 @@ impl<'t> Scanner<'t> {
             let problem = "did not find expected alphabetic or numeric character";
             return Err(self.error_in((doing, start), problem));
         }
-        self.push(if alias { Kind::Alias(name) } else { Kind::Anchor(name) }, start);
+        self.push(
+            if alias { YamlTokenKind::Alias(name) } else { YamlTokenKind::Anchor(name) },
+            start,
+        );
         Ok(())
     }
 
@@ -121,7 +124,7 @@ impl<'t> Scanner<'t> {
         if !self.is_blank_or_end(0) {
             return Err(self.error_in(context, "did not find expected whitespace or line break"));
         }
-        self.push(Kind::Tag { handle, suffix }, start);
+        self.push(YamlTokenKind::Tag { handle, suffix }, start);
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::events::event::{Quoting, SyntaxError};
-use crate::events::scan::{Kind, Scanner, Token};
+use crate::events::scan::{Scanner, YamlToken, YamlTokenKind};
 
 type Scan<T> = Result<T, SyntaxError>;
 
@@ -118,7 +118,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    pub(crate) fn scan_plain_scalar(&mut self) -> Scan<Token<'t>> {
+    pub(crate) fn scan_plain_scalar(&mut self) -> Scan<YamlToken<'t>> {
         let start = self.at;
         let mut end = start;
         let mut text = Collected::new(self.text, start);
@@ -168,8 +168,8 @@ impl<'t> Scanner<'t> {
         if breaks.first.is_some() {
             self.key_allowed = true;
         }
-        let kind = Kind::Scalar { text: text.finish(), quoting: Quoting::Plain };
-        Ok(Token { kind, start, end })
+        let kind = YamlTokenKind::Scalar { text: text.finish(), quoting: Quoting::Plain };
+        Ok(YamlToken { kind, start, end })
     }
 
     /// Goes past what is neither blank nor an indicator.
@@ -184,7 +184,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    pub(crate) fn scan_quoted_scalar(&mut self, quote: u8) -> Scan<Token<'t>> {
+    pub(crate) fn scan_quoted_scalar(&mut self, quote: u8) -> Scan<YamlToken<'t>> {
         let start = self.at;
         let context = ("while scanning a quoted scalar", start);
         self.at += 1;
@@ -234,8 +234,8 @@ impl<'t> Scanner<'t> {
         let text = text.finish();
         self.at += 1;
         let quoting = if quote == b'"' { Quoting::Double } else { Quoting::Quoted };
-        let kind = Kind::Scalar { text, quoting };
-        Ok(Token { kind, start, end: self.at })
+        let kind = YamlTokenKind::Scalar { text, quoting };
+        Ok(YamlToken { kind, start, end: self.at })
     }
 
     /// Reads blanks and line breaks inside quotes.
@@ -289,7 +289,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    pub(crate) fn scan_block_scalar(&mut self, literal: bool) -> Scan<Token<'t>> {
+    pub(crate) fn scan_block_scalar(&mut self, literal: bool) -> Scan<YamlToken<'t>> {
         let start = self.at;
         let context = ("while scanning a block scalar", start);
         self.at += 1;
@@ -339,7 +339,11 @@ impl<'t> Scanner<'t> {
             text.push_str(&trailing);
         }
         let quoting = if literal { Quoting::Quoted } else { Quoting::Folded };
-        Ok(Token { kind: Kind::Scalar { text: Cow::Owned(text), quoting }, start, end })
+        Ok(YamlToken {
+            kind: YamlTokenKind::Scalar { text: Cow::Owned(text), quoting },
+            start,
+            end,
+        })
     }
 
     /// The indicators after `|` or `>`: in either order how to end, and how deep it is.

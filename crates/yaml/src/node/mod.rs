@@ -179,11 +179,11 @@ mod tests {
     use kiln_diagnostic::Source;
 
     use super::*;
-    use crate::{Limits, ReadOptions};
+    use crate::{ReadOptions, YamlLimits};
 
     fn node(text: &str) -> Node {
         let source = Arc::new(Source::new("text", text));
-        read_nodes(&source, &Limits::default()).unwrap().unwrap()
+        read_nodes(&source, &YamlLimits::default()).unwrap().unwrap()
     }
 
     /// What go-yaml v3 writes; more of it is recorded in the `cfg` cases of `crates/kustomize`.
@@ -225,11 +225,11 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         for text in [deep.as_str(), "a: *nobody\n", "a: [\n"] {
             let source = Arc::new(Source::new("text", text));
-            assert!(read_nodes(&source, &Limits::default()).is_err());
+            assert!(read_nodes(&source, &YamlLimits::default()).is_err());
         }
         let deepest = format!("{}{}", "[".repeat(500), "]".repeat(500));
         assert_eq!(emit_node(&node(&deepest)), format!("{deepest}\n"));
         let nothing = Arc::new(Source::new("text", "# only a comment\n"));
-        assert_eq!(read_nodes(&nothing, &Limits::default()).unwrap(), None);
+        assert_eq!(read_nodes(&nothing, &YamlLimits::default()).unwrap(), None);
     }
 }

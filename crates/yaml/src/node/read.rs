@@ -7,19 +7,19 @@ use std::sync::Arc;
 use kiln_diagnostic::{Diagnostic, Source, SourceLocation};
 
 use super::{Comments, Node, NodeKind, NodeStyle};
-use crate::events::event::{CollectionForm, Event, Properties, Scalar};
+use crate::events::event::{CollectionForm, Properties, Scalar, YamlEvent};
 use crate::events::parse::Events;
 use crate::events::{decode, syntax};
-use crate::options::{Limits, ScalarTable};
+use crate::options::{ScalarTable, YamlLimits};
 use crate::resolve::{Typed, plain};
 
 /// Reads the first document of a source; `None` if there is nothing in it.
 ///
 /// # Errors
 /// When it is not YAML, or too large or too deep.
-pub fn read_nodes(source: &Arc<Source>, limits: &Limits) -> Result<Option<Node>, Diagnostic> {
+pub fn read_nodes(source: &Arc<Source>, limits: &YamlLimits) -> Result<Option<Node>, Diagnostic> {
     decode::check(source, limits)?;
-    let mut reader = Reader {
+    let mut reader = NodeReader {
         events: Events::with_comments(source.text()),
         source,
         limits,
@@ -28,19 +28,19 @@ pub fn read_nodes(source: &Arc<Source>, limits: &Limits) -> Result<Option<Node>,
     reader.document().map_err(|problem| *problem)
 }
 
-struct Reader<'t> {
+struct NodeReader<'t> {
     events: Events<'t>,
     source: &'t Arc<Source>,
-    limits: &'t Limits,
+    limits: &'t YamlLimits,
     anchors: HashSet<&'t str>,
 }
 
 /// Boxed, so that the way of success stays narrow.
 type Read<T> = Result<T, Box<Diagnostic>>;
 
-impl<'t> Reader<'t> {
+impl<'t> NodeReader<'t> {
     fn document(&mut self) -> Read<Option<Node>> {
-        let Event::DocumentStart = self.next()?.0 else { return Ok(None) };
+        let YamlEvent::DocumentStart = self.next()?.0 else { return Ok(None) };
         let comments = self.events.take_comments();
         let mut document = Node { kind: NodeKind::Document, comments, ..Node::default() };
         let root = self.root()?;
@@ -50,7 +50,7 @@ impl<'t> Reader<'t> {
         Ok(Some(document))
     }
 
-    fn next(&mut self) -> Read<(Event<'t>, Range<usize>)> {
+    fn next(&mut self) -> Read<(YamlEvent<'t>, Range<usize>)> {
         self.events.next().map_err(|error| Box::new(syntax::explain(&error, self.source)))
     }
 
@@ -60,25 +60,27 @@ impl<'t> Reader<'t> {
         loop {
             let (event, span) = self.next()?;
             let done = match event {
-                Event::ListStart(properties, form) => {
+                YamlEvent::ListStart(properties, form) => {
                     self.check_depth(open.len(), span)?;
                     open.push(self.begun(NodeKind::List, "!!seq", &properties, form));
                     continue;
                 }
-                Event::MapStart(properties, form) => {
+                YamlEvent::MapStart(properties, form) => {
                     self.check_depth(open.len(), span)?;
                     open.push(self.begun(NodeKind::Map, "!!map", &properties, form));
                     continue;
                 }
-                Event::ListEnd | Event::MapEnd => {
+                YamlEvent::ListEnd | YamlEvent::MapEnd => {
                     let mut ended = open.pop().unwrap_or_default();
                     end(&mut ended, self.events.take_comments());
                     ended
                 }
-                Event::Alias(name) => self.alias(name, span)?,
-                Event::Scalar(scalar) => self.scalar(scalar, &span),
+                YamlEvent::Alias(name) => self.alias(name, span)?,
+                YamlEvent::Scalar(scalar) => self.scalar(scalar, &span),
                 // Only nodes come where a node is expected.
-                Event::DocumentStart | Event::DocumentEnd | Event::StreamEnd => Node::default(),
+                YamlEvent::DocumentStart | YamlEvent::DocumentEnd | YamlEvent::StreamEnd => {
+                    Node::default()
+                }
             };
             match open.last_mut() {
                 Some(within) => add(within, done),

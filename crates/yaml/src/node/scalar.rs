@@ -4,7 +4,7 @@ use crate::emitter::style::{is_break, is_printable};
 
 /// Which styles can hold a text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct ScalarShape {
     pub(super) multiline: bool,
     pub(super) plain_in_flow: bool,
     pub(super) plain_in_block: bool,
@@ -12,10 +12,10 @@ pub(super) struct Shape {
     pub(super) block: bool,
 }
 
-impl Shape {
-    pub(super) fn of(text: &str) -> Shape {
+impl ScalarShape {
+    pub(super) fn of(text: &str) -> ScalarShape {
         if text.is_empty() {
-            return Shape {
+            return ScalarShape {
                 multiline: false,
                 plain_in_flow: false,
                 plain_in_block: true,
@@ -70,7 +70,7 @@ impl Shape {
         let edges = text.starts_with(edge) || text.ends_with(edge);
         let quotes_break = break_space || space_break || tabs || special;
         let plain = !(edges || quotes_break || line_breaks);
-        Shape {
+        ScalarShape {
             multiline: line_breaks,
             plain_in_flow: plain && !in_flow,
             plain_in_block: plain && !in_block,

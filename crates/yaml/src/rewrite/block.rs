@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use kiln_value::{Key, List, Map, Value};
 
-use super::{Around, Change, Rewriter, Unclear, pairing};
+use super::{Around, RewriteResult, Rewriter, Unclear, pairing};
 use crate::emitter::emit::emit;
 use crate::span::{Parts, Spot};
 
-type Entry = (Key, Range<usize>, Spot);
+type BlockEntry = (Key, Range<usize>, Spot);
 
 impl Rewriter<'_> {
     pub(super) fn block_map(
         &mut self,
         spot: &Spot,
-        entries: &[Entry],
+        entries: &[BlockEntry],
         from: &Map,
         to: &Map,
         is_document: bool,
-    ) -> Change {
+    ) -> RewriteResult {
         let first = entries.first().ok_or(Unclear)?;
         let indent = self.column(first.1.start);
         let inside = spot.span();
@@ -55,13 +55,13 @@ impl Rewriter<'_> {
 
     fn insert_entries(
         &mut self,
-        entries: &[Entry],
+        entries: &[BlockEntry],
         from: &Map,
         to: &Map,
         renamed: &[(&Key, &Key)],
         indent: usize,
         is_document: bool,
-    ) -> Change {
+    ) -> RewriteResult {
         // The old entry after which new ones go.
         let mut after: Option<usize> = None;
         for (key, value) in to {
@@ -99,11 +99,16 @@ impl Rewriter<'_> {
     }
 
     /// Whether no old entry that stays comes after this one in the text.
-    fn is_last(&self, entries: &[Entry], at: usize, to: &Map) -> bool {
+    fn is_last(&self, entries: &[BlockEntry], at: usize, to: &Map) -> bool {
         entries[at + 1..].iter().all(|(key, ..)| !to.contains_key(key))
     }
 
-    pub(super) fn block_list(&mut self, elements: &[Spot], from: &List, to: &List) -> Change {
+    pub(super) fn block_list(
+        &mut self,
+        elements: &[Spot],
+        from: &List,
+        to: &List,
+    ) -> RewriteResult {
         let paired = pairing::pair(from, to);
         let mut dashes = Vec::with_capacity(elements.len());
         for element in elements {
@@ -146,7 +151,13 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    fn change_element(&mut self, spot: &Spot, from: &Value, to: &Value, indent: usize) -> Change {
+    fn change_element(
+        &mut self,
+        spot: &Spot,
+        from: &Value,
+        to: &Value,
+        indent: usize,
+    ) -> RewriteResult {
         let small = self.attempt(|this| this.change(spot, from, to, &Around::Block));
         if small.is_ok() {
             return Ok(());
@@ -160,7 +171,7 @@ impl Rewriter<'_> {
     }
 
     /// Writes the value of a key anew.
-    fn replace_entry(&mut self, entry: &Entry, to: &Value, indent: usize) -> Change {
+    fn replace_entry(&mut self, entry: &BlockEntry, to: &Value, indent: usize) -> RewriteResult {
         let (_, key, value) = entry;
         let colon = self.colon(key)?;
         let line_end = self.line_end(colon);
@@ -182,7 +193,12 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    fn remove_entry(&mut self, entry: &Entry, next: Option<usize>, is_first: bool) -> Change {
+    fn remove_entry(
+        &mut self,
+        entry: &BlockEntry,
+        next: Option<usize>,
+        is_first: bool,
+    ) -> RewriteResult {
         let start = entry.1.start;
         if self.is_first_on_line(start) {
             let end = self.line_end(self.entry_end(entry));
@@ -263,7 +279,7 @@ impl Rewriter<'_> {
         start + self.text[span].trim_end().len()
     }
 
-    fn entry_end(&self, (_, key, value): &Entry) -> usize {
+    fn entry_end(&self, (_, key, value): &BlockEntry) -> usize {
         let end = self.end(value);
         let colon = self.colon(key).unwrap_or(key.end);
         // Nothing written as value: its place may be anywhere behind the key.

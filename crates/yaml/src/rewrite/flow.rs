@@ -3,7 +3,7 @@
 use kiln_value::{Key, List, Map, Value};
 use std::ops::Range;
 
-use super::{Around, Change, Rewriter, Unclear, pairing};
+use super::{Around, RewriteResult, Rewriter, Unclear, pairing};
 use crate::emitter::emit::emit;
 use crate::span::Spot;
 
@@ -14,7 +14,7 @@ impl Rewriter<'_> {
         elements: &[Spot],
         from: &List,
         to: &List,
-    ) -> Change {
+    ) -> RewriteResult {
         if from.is_empty() && !to.is_empty() && !self.json {
             // Brackets around nothing are not a wish for brackets.
             return Err(Unclear);
@@ -36,7 +36,7 @@ impl Rewriter<'_> {
         entries: &[(Key, Range<usize>, Spot)],
         from: &Map,
         to: &Map,
-    ) -> Change {
+    ) -> RewriteResult {
         let spans: Vec<Range<usize>> = entries
             .iter()
             .map(|(_, key, value)| key.start..value.span().end.max(key.end))
@@ -88,7 +88,7 @@ impl Rewriter<'_> {
     }
 
     /// Puts other parts between the brackets, with the gaps that were between the old ones.
-    fn flow_parts(&mut self, spot: &Spot, old: &[Range<usize>], parts: &[String]) -> Change {
+    fn flow_parts(&mut self, spot: &Spot, old: &[Range<usize>], parts: &[String]) -> RewriteResult {
         let span = spot.span();
         let inside = span.start + 1..span.end.checked_sub(1).ok_or(Unclear)?;
         let gap = |range: Range<usize>| {

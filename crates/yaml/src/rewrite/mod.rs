@@ -70,7 +70,7 @@ fn appended(text: &str, more: &str) -> String {
 /// A change that this way of writing cannot express: the node around it must be written anew.
 struct Unclear;
 
-type Change = Result<(), Unclear>;
+type RewriteResult = Result<(), Unclear>;
 
 /// How small changes may be.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl<'t> Rewriter<'t> {
     }
 
     /// Changes the text of a value.
-    fn change(&mut self, spot: &Spot, from: &Value, to: &Value, around: &Around) -> Change {
+    fn change(&mut self, spot: &Spot, from: &Value, to: &Value, around: &Around) -> RewriteResult {
         if from == to {
             return Ok(());
         }
@@ -147,12 +147,12 @@ impl<'t> Rewriter<'t> {
     }
 
     /// Does all of a change or nothing of it.
-    fn attempt(&mut self, change: impl FnOnce(&mut Self) -> Change) -> Change {
+    fn attempt(&mut self, change: impl FnOnce(&mut Self) -> RewriteResult) -> RewriteResult {
         let before = self.splices.len();
         change(self).inspect_err(|_| self.splices.truncate(before))
     }
 
-    fn scalar(&mut self, spot: &Spot, to: &Value, around: &Around) -> Change {
+    fn scalar(&mut self, spot: &Spot, to: &Value, around: &Around) -> RewriteResult {
         let span = spot.span();
         let written = &self.text[span.clone()];
         let text = match (written.chars().next(), to) {

@@ -1,6 +1,6 @@
 //! Hostile and broken input: a clear error with its place, after work that is counted and bounded.
 
-use kiln_yaml::{DuplicateKeys, Limits, ReadOptions, read_bytes};
+use kiln_yaml::{DuplicateKeys, ReadOptions, YamlLimits, read_bytes};
 
 fn options() -> ReadOptions {
     ReadOptions::kustomize_resource()
@@ -33,7 +33,7 @@ fn an_alias_bomb_stops_at_the_budget() {
     let wanted = "f:6:20: the aliases of this document stand for more than 400000 nodes \
                   (write the values out, or use fewer levels of aliases)";
     assert_eq!(error(alias_bomb()), wanted);
-    let limits = Limits { alias_nodes: 10, ..Limits::default() };
+    let limits = YamlLimits { alias_nodes: 10, ..YamlLimits::default() };
     let few = error_with(alias_bomb(), ReadOptions { limits, ..options() });
     assert!(few.starts_with("f:2:10: the aliases of this document stand for more than 10 nodes"));
 }
@@ -41,7 +41,7 @@ fn an_alias_bomb_stops_at_the_budget() {
 #[test]
 fn aliases_of_long_text_stop_at_the_budget() {
     let text = format!("a: &a {}\nb: [*a, *a, *a]\n", "x".repeat(1000));
-    let limits = Limits { alias_bytes: 2500, ..Limits::default() };
+    let limits = YamlLimits { alias_bytes: 2500, ..YamlLimits::default() };
     assert!(read_bytes("f", text.as_bytes(), options()).is_ok());
     let error = error_with(&text, ReadOptions { limits, ..options() });
     let wanted = "f:2:13: the aliases of this document stand for more than 2500 bytes of text";
@@ -80,7 +80,7 @@ fn nesting_a_hundred_thousand_deep_stops_at_the_limit() {
 
 #[test]
 fn a_limit_of_depth_can_be_lowered() {
-    let limits = Limits { depth: 2, ..Limits::default() };
+    let limits = YamlLimits { depth: 2, ..YamlLimits::default() };
     let options = ReadOptions { limits, ..options() };
     assert!(read_bytes("f", b"a: [1]", options).is_ok());
     assert_eq!(error_with("a: [[1]]", options), "f:1:5: lists and maps nest deeper than 2 levels");

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use kiln_kustomize::fs::Memory;
-use kiln_kustomize::{Build, Options};
+use kiln_kustomize::{Build, BuildOptions};
 use kiln_testkit::difference;
 
 use super::Args;
@@ -126,7 +126,8 @@ fn build(files: &Files) -> ComparisonOutcome {
     for (path, text) in files {
         tree.write(&format!("{DIRECTORY}/{path}"), text.as_str());
     }
-    let options = Options { working_directory: DIRECTORY.to_owned(), ..Options::default() };
+    let options =
+        BuildOptions { working_directory: DIRECTORY.to_owned(), ..BuildOptions::default() };
     match Build::new(&tree, &options).run(&format!("{DIRECTORY}/{ROOT}")) {
         Ok(output) => ComparisonOutcome::Built(output.yaml),
         Err(failed) => ComparisonOutcome::Failed(failed.error.to_string()),

@@ -6,8 +6,8 @@ mod small_tables;
 use kiln_value::{Map, Value, json};
 
 use crate::read::metadata_only;
-use crate::request::paths::Target;
-use crate::server::State;
+use crate::request::paths::RequestTarget;
+use crate::server::ServerState;
 
 const COLUMNS: &str = include_str!("columns.txt");
 
@@ -39,7 +39,7 @@ fn column(text: &str) -> Column {
     }
 }
 
-fn columns(state: &State, target: &Target) -> Vec<Column> {
+fn columns(state: &ServerState, target: &RequestTarget) -> Vec<Column> {
     let gvk = target.kind.gvk();
     if let Some(custom) = state.customs.get(&gvk) {
         let mut all = vec![column("Name!")];
@@ -82,8 +82,8 @@ fn columns(state: &State, target: &Target) -> Vec<Column> {
 
 /// A table of objects, in the version that was asked for.
 pub(crate) fn table(
-    state: &State,
-    target: &Target,
+    state: &ServerState,
+    target: &RequestTarget,
     objects: &[Value],
     metadata: Map,
     include: &str,

@@ -17,7 +17,7 @@ const REQUEST_RESOURCE: &str = "authorizer.requestResource";
 
 /// A question under construction; which functions apply depends on how far it is.
 #[derive(Debug)]
-struct Question {
+struct AuthorizationQuestion {
     stage: &'static str,
     check: AuthorizationCheck,
 }
@@ -25,12 +25,12 @@ struct Question {
 #[derive(Debug)]
 struct Decision(Authorization);
 
-impl Opaque for Question {
+impl Opaque for AuthorizationQuestion {
     fn type_name(&self) -> &'static str {
         self.stage
     }
     fn equals(&self, other: &dyn Opaque) -> bool {
-        let other = other.as_any().downcast_ref::<Question>();
+        let other = other.as_any().downcast_ref::<AuthorizationQuestion>();
         other.is_some_and(|other| other.stage == self.stage && other.check == self.check)
     }
     fn to_text(&self) -> Option<String> {
@@ -57,7 +57,7 @@ impl Opaque for Decision {
 }
 
 pub(super) fn declare(builder: EnvBuilder) -> EnvBuilder {
-    let unasked = Question { stage: AUTHORIZER, check: AuthorizationCheck::default() };
+    let unasked = AuthorizationQuestion { stage: AUTHORIZER, check: AuthorizationCheck::default() };
     builder.constant("authorizer", Type::opaque(AUTHORIZER), Arc::new(unasked).into())
 }
 
@@ -68,7 +68,7 @@ pub(super) fn declare_request_resource(builder: EnvBuilder) -> EnvBuilder {
 
 /// A question about the resource of a request: what it is, where, and what is done to it.
 pub(crate) fn request_resource(check: AuthorizationCheck) -> Val {
-    Arc::new(Question { stage: RESOURCE, check }).into()
+    Arc::new(AuthorizationQuestion { stage: RESOURCE, check }).into()
 }
 
 pub(super) fn register(registry: &mut Registry) {
@@ -135,8 +135,8 @@ pub(super) fn register(registry: &mut Registry) {
     );
 }
 
-fn question(value: &Val) -> Result<&Question, EvalFailure> {
-    value.as_opaque::<Question>().ok_or_else(no_such_overload)
+fn question(value: &Val) -> Result<&AuthorizationQuestion, EvalFailure> {
+    value.as_opaque::<AuthorizationQuestion>().ok_or_else(no_such_overload)
 }
 
 fn decision(args: &[Val]) -> Result<&Authorization, EvalFailure> {
@@ -151,7 +151,7 @@ fn ask(
     let [receiver, Val::String(text)] = args else { return Err(no_such_overload()) };
     let mut check = question(receiver)?.check.clone();
     set(&mut check, text.to_string());
-    Ok(Arc::new(Question { stage, check }).into())
+    Ok(Arc::new(AuthorizationQuestion { stage, check }).into())
 }
 
 fn service_account(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
@@ -160,7 +160,7 @@ fn service_account(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure
     };
     let mut check = question(receiver)?.check.clone();
     check.service_account = Some((namespace.to_string(), name.to_string()));
-    Ok(Arc::new(Question { stage: AUTHORIZER, check }).into())
+    Ok(Arc::new(AuthorizationQuestion { stage: AUTHORIZER, check }).into())
 }
 
 fn check(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {

@@ -16,20 +16,20 @@ use crate::value::Opaque;
 use crate::{Type, Val};
 
 /// What is wrong with a text; nothing means that it has the format.
-type Check = fn(&str) -> Vec<String>;
+type FormatCheck = fn(&str) -> Vec<String>;
 
 #[derive(Debug)]
-struct Format {
+struct NamedFormat {
     name: &'static str,
-    check: Check,
+    check: FormatCheck,
 }
 
-impl Opaque for Format {
+impl Opaque for NamedFormat {
     fn type_name(&self) -> &'static str {
         "kubernetes.NamedFormat"
     }
     fn equals(&self, other: &dyn Opaque) -> bool {
-        other.as_any().downcast_ref::<Format>().is_some_and(|other| other.name == self.name)
+        other.as_any().downcast_ref::<NamedFormat>().is_some_and(|other| other.name == self.name)
     }
     fn to_text(&self) -> Option<String> {
         Some(self.name.to_owned())
@@ -39,7 +39,7 @@ impl Opaque for Format {
     }
 }
 
-const FORMATS: [(&str, Check); 13] = [
+const FORMATS: [(&str, FormatCheck); 13] = [
     ("dns1123Label", names::dns1123_label),
     ("dns1123Subdomain", names::dns1123_subdomain),
     ("dns1035Label", names::dns1035_label),
@@ -97,7 +97,7 @@ pub(super) fn register(registry: &mut Registry) {
 
 fn format(at: usize) -> Val {
     let (name, check) = FORMATS[at];
-    Arc::new(Format { name, check }).into()
+    Arc::new(NamedFormat { name, check }).into()
 }
 
 fn named(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
@@ -109,7 +109,7 @@ fn named(_: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
 /// None when the text is valid, else what is wrong with it.
 fn validate(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     let [format, Val::String(text)] = args else { return Err(no_such_overload()) };
-    let format = format.as_opaque::<Format>().ok_or_else(no_such_overload)?;
+    let format = format.as_opaque::<NamedFormat>().ok_or_else(no_such_overload)?;
     context.meter.charge_text(text.len() as u64)?;
     let problems = (format.check)(text);
     if problems.is_empty() {

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use kiln_text::Quantity;
-use kiln_text::quantity::Format;
+use kiln_text::quantity::QuantityFormat;
 
 use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::eval::Context;
@@ -108,7 +108,7 @@ fn arithmetic<E: ToString>(
 ) -> Result<Val, EvalFailure> {
     let left = quantity(&args[0])?;
     let combined = match &args[1] {
-        Val::Int(i) => combine(left, &Quantity::new(*i, Format::DecimalSI)),
+        Val::Int(i) => combine(left, &Quantity::new(*i, QuantityFormat::DecimalSI)),
         other => combine(left, quantity(other)?),
     };
     Ok(Arc::new(combined.map_err(|error| failure(error.to_string()))?).into())

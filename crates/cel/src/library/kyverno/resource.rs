@@ -119,14 +119,14 @@ pub(super) fn register(registry: &mut Registry, scope: &PolicyScope) {
 }
 
 /// What a call names, taken from the front of its arguments.
-struct Target<'a> {
+struct ResourceTarget<'a> {
     api_version: &'a str,
     resource: &'a str,
     namespace: Option<Str>,
     rest: &'a [Val],
 }
 
-impl<'a> Target<'a> {
+impl<'a> ResourceTarget<'a> {
     /// In a cluster policy the namespace is an argument, unless the call leaves it out.
     fn read(
         context: &Context<'_>,
@@ -152,7 +152,7 @@ impl<'a> Target<'a> {
             (PolicyScope::Cluster, _) if with_namespace => return Err(no_such_overload()),
             (PolicyScope::Cluster, _) => None,
         };
-        Ok(Target { api_version, resource, namespace, rest })
+        Ok(ResourceTarget { api_version, resource, namespace, rest })
     }
 
     fn reference(&self) -> ResourceRef<'_> {
@@ -169,7 +169,7 @@ const READ_COST: u64 = 1_000;
 
 fn get(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(READ_COST)?;
-    let target = Target::read(context, args, true)?;
+    let target = ResourceTarget::read(context, args, true)?;
     let [Val::String(name)] = target.rest else { return Err(no_such_overload()) };
     let found = context.host.get_resource(&target.reference(), name);
     // Kyverno: what is not there is null, not an error.
@@ -179,7 +179,7 @@ fn get(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
 
 fn list(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(READ_COST)?;
-    let target = Target::read(context, args, true)?;
+    let target = ResourceTarget::read(context, args, true)?;
     let labels = match target.rest {
         [] => Vec::new(),
         [labels] => string_pairs(labels)?,
@@ -191,7 +191,7 @@ fn list(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
 
 fn post(context: &mut Context<'_>, args: &[Val]) -> Result<Val, EvalFailure> {
     context.meter.charge(READ_COST)?;
-    let target = Target::read(context, args, args.len() == 5)?;
+    let target = ResourceTarget::read(context, args, args.len() == 5)?;
     let [payload] = target.rest else { return Err(no_such_overload()) };
     let payload: Value = context.json(payload)?;
     let created = context.host.post_resource(&target.reference(), payload);

@@ -9,23 +9,23 @@ use std::io::{self, Write};
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Host, compile_for, is_exception, is_policy};
+use kiln_dialects::{PolicyHost, compile_for, is_exception, is_policy};
 use kiln_engine::{ANNOTATION_PREFIX, HostAllowlist, Ownership};
 use kiln_object::Gvk;
 use kiln_object::identity::describe;
 use kiln_rules::Program;
-use kiln_runtime::{Applied, DryRunResult, PlanInput, Planned, Reader, RuleEnvironment};
+use kiln_runtime::{Applied, DryRunResult, LiveReader, PlanInput, Planned, RuleEnvironment};
 use kiln_value::{Map, Value};
 use kiln_yaml::Document;
 use serde_json::json;
 
 use super::plan::{by, rule};
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::cluster::admission_simulation::AdmissionSimulation;
 use crate::cluster::competing_engines::{KEEPING, KYVERNO, answering_engine, other_engine};
 use crate::cluster::connection::{Connection, around, stored_policies};
 use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::policy_files::rule_set;
 use crate::ui::{Ui, counted, plain};
 
@@ -160,7 +160,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     }
     let documents = stored_policies(&reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let mut compiled = compile_for(Host::Cluster, wanted, reader.kinds());
+    let mut compiled = compile_for(PolicyHost::Cluster, wanted, reader.kinds());
     let around = around(&reader, &args.engine_namespace, &HostAllowlist::default())?;
     let passed_over = differences::of_exceptions(&compiled.exceptions, &around.settings);
     compiled.exceptions = around.settings.in_force(&compiled.exceptions);
@@ -204,18 +204,18 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     Ok(if adoption.is_smooth() { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 
-fn all(reader: &Reader, gvk: &Gvk) -> Result<Vec<Value>, Failure> {
+fn all(reader: &LiveReader, gvk: &Gvk) -> Result<Vec<Value>, CommandFailure> {
     reader.all(gvk, "").map_err(|error| {
-        Failure::from(Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)))
+        CommandFailure::from(Diagnostic::error(format!("cannot list {}: {error}", gvk.kind)))
     })
 }
 
 /// What becomes of each policy, and of entries of the global context that are not kept.
 fn fates(
     documents: &[Document],
-    reader: &Reader,
+    reader: &LiveReader,
     around: &RuleEnvironment,
-) -> Result<Vec<Fate>, Failure> {
+) -> Result<Vec<Fate>, CommandFailure> {
     let policies = documents.iter().filter(|document| !is_exception(document));
     let mut fates: Vec<Fate> =
         policies.map(|document| fate(document, reader, &around.settings)).collect();
@@ -229,14 +229,14 @@ fn fates(
 }
 
 /// What becomes of one policy.
-fn fate(document: &Document, reader: &Reader, settings: &Settings) -> Fate {
+fn fate(document: &Document, reader: &LiveReader, settings: &Settings) -> Fate {
     let policy = describe(document.value());
     if !is_policy(document) {
         let kind = document.value().str_at(["kind"]).unwrap_or_default();
         let why = vec![format!("Kiln has no rules of kind {kind}: they stay with their engine")];
         return Fate { policy, runs: Runs::NotAtAll, why };
     }
-    let compiled = compile_for(Host::Cluster, [document], reader.kinds());
+    let compiled = compile_for(PolicyHost::Cluster, [document], reader.kinds());
     let mut why: Vec<String> = compiled.not_run.iter().map(ToString::to_string).collect();
     why.extend(
         compiled
@@ -258,7 +258,7 @@ fn fate(document: &Document, reader: &Reader, settings: &Settings) -> Fate {
 }
 
 /// How many objects of the kinds that rules make carry the labels of a rule.
-fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> {
+fn made(reader: &LiveReader, rules: &kiln_engine::RuleSet) -> Result<Made, CommandFailure> {
     let mut kinds: Vec<Gvk> = rules
         .rules()
         .filter_map(|rule| match &rule.program {
@@ -284,7 +284,7 @@ fn made(reader: &Reader, rules: &kiln_engine::RuleSet) -> Result<Made, Failure> 
 }
 
 fn show(ui: &Ui, adoption: &Adoption) -> io::Result<()> {
-    if ui.format() != Format::Text {
+    if ui.format() != OutputFormat::Text {
         return ui.document(&as_json(adoption));
     }
     let mut out = ui.stdout();

@@ -3,16 +3,16 @@
 use std::io::Write as _;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{Host, NotRun, compile_for, not_run_in_words};
+use kiln_dialects::{NotRun, PolicyHost, compile_for, not_run_in_words};
 use kiln_object::Kinds;
 use kiln_object::identity::describe;
 use kiln_object::metadata::LAST_APPLIED;
 use kiln_object::policy_kinds::{OWN_VERSION, POLICY_KINDS, PolicyFamily, PolicyRole};
-use kiln_runtime::Reader;
+use kiln_runtime::LiveReader;
 use kiln_value::{Map, Value};
 use kiln_yaml::{Document, ReadOptions, emit_documents};
 
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 /// What kubectl and the engine write into annotations: it is about the stored object.
@@ -28,7 +28,7 @@ pub(super) struct DeprecatedPolicy {
 impl DeprecatedPolicy {
     fn of(object: Value, kinds: &Kinds) -> Self {
         let document = Document::from_value("policy", object.clone(), ReadOptions::kubernetes());
-        let not_run = compile_for(Host::Cluster, [&document], kinds).not_run;
+        let not_run = compile_for(PolicyHost::Cluster, [&document], kinds).not_run;
         DeprecatedPolicy { object, not_run }
     }
 
@@ -58,7 +58,7 @@ impl DeprecatedPolicy {
 }
 
 /// What is stored of the kinds that Kyverno has deprecated: those of `kyverno.io`, from ClusterPolicy to PolicyException.
-pub(super) fn stored(reader: &Reader) -> Result<Vec<DeprecatedPolicy>, Failure> {
+pub(super) fn stored(reader: &LiveReader) -> Result<Vec<DeprecatedPolicy>, CommandFailure> {
     let rows = POLICY_KINDS.iter().filter(|row| {
         row.own && row.family == PolicyFamily::Rules && row.role != PolicyRole::Request
     });
@@ -74,7 +74,7 @@ pub(super) fn stored(reader: &Reader) -> Result<Vec<DeprecatedPolicy>, Failure> 
 }
 
 /// Prints policies as they are to be stored in Kiln's own group.
-pub(super) fn print(ui: &Ui, reader: &Reader) -> CommandResult {
+pub(super) fn print(ui: &Ui, reader: &LiveReader) -> CommandResult {
     let stored = stored(reader)?;
     for policy in &stored {
         if let Some(stays) = policy.stays() {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use kiln_diagnostic::SourceLocation;
-use kiln_engine::{Fault, RuleSet};
+use kiln_engine::{RuleSet, ValidationFault};
 use kiln_object::list;
 use kiln_offline::RuleResult;
 use kiln_rules::PolicyId;
@@ -67,7 +67,7 @@ impl<'w> Written<'w> {
             .collect()
     }
 
-    fn in_resource(&self, number: usize, fault: &Fault) -> Option<SourceLocation> {
+    fn in_resource(&self, number: usize, fault: &ValidationFault) -> Option<SourceLocation> {
         self.place_in(number, fault.at.as_ref()?)
     }
 
@@ -80,7 +80,7 @@ impl<'w> Written<'w> {
         Some(known.entry(*document).or_insert_with(|| text.places()).value(&path))
     }
 
-    fn in_rule(&self, result: &RuleResult, fault: &Fault) -> Option<SourceLocation> {
+    fn in_rule(&self, result: &RuleResult, fault: &ValidationFault) -> Option<SourceLocation> {
         self.place_in_rule(result, fault.wanted.as_ref()?)
     }
 
@@ -97,7 +97,7 @@ impl<'w> Written<'w> {
 
 /// Something that is wrong with a resource, and where.
 pub(super) struct Located<'f> {
-    pub(super) fault: &'f Fault,
+    pub(super) fault: &'f ValidationFault,
     /// Where in the file of the resource; where it is missing, the last thing on the way.
     pub(super) place: Option<SourceLocation>,
     /// Where the rule asks for something else.

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 
 use kiln_chart::NoLookup;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, is_exception};
-use kiln_engine::{HostAllowlist, Limits};
-use kiln_offline::{Change, Given, Job, Report, UserFile, Values, remark_kind, run as run_offline};
+use kiln_dialects::{Compiled, PolicyHost, is_exception};
+use kiln_engine::{EvaluationLimits, HostAllowlist};
+use kiln_offline::{
+    Given, Job, ObjectChange, Report, UserFile, Values, remark_kind, run as run_offline,
+};
 use kiln_rules::Payload;
 use kiln_services::Services;
 use kiln_value::Value;
@@ -21,8 +23,8 @@ use kiln_yaml::{Document, emit_documents};
 use self::faults::Written;
 use super::plan::{KustomizationArgs, PlanArgs, PlanTask, plan};
 use crate::addresses::Fetched;
-use crate::args::{Format, Global, form_or_path, separated};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat, form_or_path, separated};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::kustomization::built_documents;
 use crate::policy_files::{
@@ -277,16 +279,16 @@ impl Accepted {
 
 pub(super) use show::{change_as_value, message};
 
-pub(super) const FORMS: [Format; 9] = [
-    Format::Text,
-    Format::Table,
-    Format::Yaml,
-    Format::Json,
-    Format::Junit,
-    Format::Sarif,
-    Format::Github,
-    Format::Gitlab,
-    Format::Azure,
+pub(super) const FORMS: [OutputFormat; 9] = [
+    OutputFormat::Text,
+    OutputFormat::Table,
+    OutputFormat::Yaml,
+    OutputFormat::Json,
+    OutputFormat::Junit,
+    OutputFormat::Sarif,
+    OutputFormat::Github,
+    OutputFormat::Gitlab,
+    OutputFormat::Azure,
 ];
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
@@ -302,7 +304,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let (form, output) = match args.output.as_deref().map(|path| form_or_path(path, &FORMS)) {
         Some(Ok(form)) => (form, None),
         Some(Err(path)) => (ui.format(), Some(path)),
-        None if args.stdin => (Format::Yaml, None),
+        None if args.stdin => (OutputFormat::Yaml, None),
         None => (ui.format(), None),
     };
     let ui = &ui.in_form(form);
@@ -337,7 +339,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let kinds = kinds_of(rules.iter().chain(&resources).chain(&others).chain(&definitions))?;
     let given = rules.iter().chain(&resources).chain(&others).chain(&definitions);
     let schemas = SchemasOfServer::given(given.map(Document::value));
-    let compiled = compile_rules(ui, Host::Files, &rules, &resources, &kinds);
+    let compiled = compile_rules(ui, PolicyHost::Files, &rules, &resources, &kinds);
     let unjudged = warn_of_unjudged(ui, &compiled);
     let rules = rule_set(&compiled);
     let user = match &args.userinfo {
@@ -350,10 +352,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         }
         None => None,
     };
-    let limits =
-        if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
+    let limits = if args.trace {
+        EvaluationLimits::default().traced()
+    } else {
+        EvaluationLimits::default().explaining_skips()
+    };
     let shows_findings = crate::findings::FORMS.contains(&ui.format());
-    let shows_fixes = (shows_findings || matches!(ui.format(), Format::Text | Format::Json))
+    let shows_fixes = (shows_findings
+        || matches!(ui.format(), OutputFormat::Text | OutputFormat::Json))
         && !(args.table || args.policy_report);
     let limits = if shows_fixes { limits.fixing() } else { limits };
     let mut others = objects_of(others)?;
@@ -384,14 +390,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         write_objects(path, &report)?;
     }
     show::report(ui, args, output.is_some(), &report, &written)?;
-    if ui.format() == Format::Yaml {
+    if ui.format() == OutputFormat::Yaml {
         show::refusals(ui, &report);
     }
     end(args, &compiled, unjudged, &report)
 }
 
 /// The data and requests that were given, each under the name of its file, and their documents.
-fn payloads(args: &Args, global: &Global) -> Result<(Vec<Given>, Vec<Document>), Failure> {
+fn payloads(args: &Args, global: &Global) -> Result<(Vec<Given>, Vec<Document>), CommandFailure> {
     let lists = [
         (Payload::Json, &args.json),
         (Payload::Http, &args.http_payload),
@@ -414,7 +420,7 @@ fn exceptions(
     args: &Args,
     global: &Global,
     resources: &mut Vec<Document>,
-) -> Result<Vec<Document>, Failure> {
+) -> Result<Vec<Document>, CommandFailure> {
     let mut found = read_all(&separated(&args.exception), global)?;
     if let Some(other) = found.iter().find(|document| !is_exception(document)) {
         return Err(Diagnostic::error("this is not a PolicyException").at(other.place()).into());
@@ -463,7 +469,7 @@ enum Unjudged {
 }
 
 /// The objects of a file of kind Context.
-fn context_objects(ui: &Ui, global: &Global, args: &Args) -> Result<Vec<Value>, Failure> {
+fn context_objects(ui: &Ui, global: &Global, args: &Args) -> Result<Vec<Value>, CommandFailure> {
     let Some(path) = &args.context_file else { return Ok(Vec::new()) };
     let document = read_only(path, global)?;
     remark_kind(&document, "context file", "Context").iter().for_each(|said| ui.problem(said));
@@ -488,7 +494,7 @@ fn context_objects(ui: &Ui, global: &Global, args: &Args) -> Result<Vec<Value>, 
     }
 }
 
-fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, Failure> {
+fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, CommandFailure> {
     let mut values = match &args.values_file {
         Some(path) => {
             let document = read_only(path, global)?;
@@ -511,7 +517,7 @@ fn values(ui: &Ui, global: &Global, args: &Args) -> Result<Values, Failure> {
 }
 
 /// Writes the objects: to one file, or into a directory under the names that Kyverno gives them.
-fn write_objects(path: &Path, report: &Report) -> Result<(), Failure> {
+fn write_objects(path: &Path, report: &Report) -> Result<(), CommandFailure> {
     let is_directory = path.is_dir() || path.as_os_str().to_string_lossy().ends_with('/');
     if !is_directory {
         let text = emit_documents(report.objects().iter().map(|made| &made.object));
@@ -523,7 +529,7 @@ fn write_objects(path: &Path, report: &Report) -> Result<(), Failure> {
     for made in report.objects() {
         // What was patched belongs to the resource; what was made, to the policy that made it first.
         let file = match made.change {
-            Change::Patched => format!("{}-mutated", made.id.name),
+            ObjectChange::Patched => format!("{}-mutated", made.id.name),
             _ => {
                 let maker = report.results.iter().find(|r| r.made.iter().any(|m| m.id == made.id));
                 let Some(maker) = maker else { continue };
@@ -547,7 +553,7 @@ fn end(args: &Args, compiled: &Compiled, unjudged: Unjudged, report: &Report) ->
     let counts = report.counts();
     if compiled.has_errors() {
         // What is wrong has been shown already.
-        return Err(Failure::BadInput(Vec::new()));
+        return Err(CommandFailure::BadInput(Vec::new()));
     }
     let warned = counts.warn > 0 || (args.warn_no_pass && counts.pass == 0);
     let remarked = || {

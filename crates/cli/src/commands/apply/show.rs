@@ -5,14 +5,14 @@ use std::io::{self, Write};
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::{FieldChange, FieldValue, Fix, TraceAnswer, TraceStep};
 use kiln_object::ObjectId;
-use kiln_offline::{Change, Report, RuleResult, Status};
+use kiln_offline::{ObjectChange, Report, RuleResult, Status};
 use kiln_value::{Map, Value, json};
 use kiln_yaml::{emit, emit_documents};
 
 use super::faults::{Located, Written};
 use super::policy_report::policy_reports;
 use super::{Args, findings, junit};
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::ui::{Paint, Style, Ui, difference, plain};
 
 /// Prints the report in the form that was asked for.
@@ -30,35 +30,35 @@ pub(super) fn report(
         .filter(|result| !args.fail_only || matches!(result.status, Status::Fail | Status::Error))
         .collect();
     match ui.format() {
-        Format::Junit => out.write_all(junit::xml(&shown, written).as_bytes())?,
+        OutputFormat::Junit => out.write_all(junit::xml(&shown, written).as_bytes())?,
         format if crate::findings::FORMS.contains(&format) => {
             crate::findings::write(&mut out, format, &findings::of(&shown, written))?;
         }
-        _ if args.policy_report && ui.format() != Format::Table => {
+        _ if args.policy_report && ui.format() != OutputFormat::Table => {
             let reports = policy_reports(args.report_group, written.rules(), &shown);
             for (at, shown) in reports.iter().enumerate() {
                 if at > 0 {
                     writeln!(out, "---")?;
                 }
-                match ui.format() == Format::Json || args.output_format == "json" {
+                match ui.format() == OutputFormat::Json || args.output_format == "json" {
                     true => writeln!(out, "{}", json::to_string_pretty(shown))?,
                     false => out.write_all(emit(shown).as_bytes())?,
                 }
             }
         }
-        Format::Json => {
+        OutputFormat::Json => {
             writeln!(out, "{}", json::to_string_pretty(&as_value(args, report, &shown, written)))?;
         }
         // What was piped in comes out, changed or not, and what rules make follows.
-        Format::Yaml if args.resource.iter().any(|path| path == "-") => {
+        OutputFormat::Yaml if args.resource.iter().any(|path| path == "-") => {
             out.write_all(stream(report).as_bytes())?;
         }
-        Format::Yaml => {
+        OutputFormat::Yaml => {
             let objects = report.objects();
             let text = emit_documents(objects.iter().map(|made| &made.object));
             out.write_all(text.as_bytes())?;
         }
-        Format::Table => table(&mut out, args, report, &shown)?,
+        OutputFormat::Table => table(&mut out, args, report, &shown)?,
         _ if args.table => table(&mut out, args, report, &shown)?,
         _ => text(&mut out, args, objects_written, report, &shown, written)?,
     }
@@ -68,7 +68,7 @@ pub(super) fn report(
 /// The given resources in order, then the objects that rules made besides.
 fn stream(report: &Report) -> String {
     let made = report.objects();
-    let made = made.iter().filter(|made| made.change == Change::Created);
+    let made = made.iter().filter(|made| made.change == ObjectChange::Created);
     emit_documents(report.resources.iter().chain(made.map(|made| &made.object)))
 }
 
@@ -125,7 +125,12 @@ fn text(
     let objects = report.objects();
     let changed: Vec<_> = objects
         .iter()
-        .filter(|made| matches!(made.change, Change::Created | Change::Updated | Change::Patched))
+        .filter(|made| {
+            matches!(
+                made.change,
+                ObjectChange::Created | ObjectChange::Updated | ObjectChange::Patched
+            )
+        })
         .collect();
     if args.diff {
         for made in &changed {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use kiln_chart::{
-    Chart, KubeVersion, NoAmbientSources, NoLookup, Options, Release, SeededSources, SetKind,
+    Chart, ChartOptions, KubeVersion, NoAmbientSources, NoLookup, Release, SeededSources, SetKind,
 };
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::ChartDirectory;
@@ -12,8 +12,8 @@ use kiln_kustomize::fs::Disk;
 use kiln_value::Map;
 
 use super::Args;
-use crate::args::{Format, Global};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::kustomization::{ChartMode, Restrictor};
 use crate::ui::Ui;
@@ -112,7 +112,7 @@ pub(super) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
     let text = rendered.text();
     let text = match ui.format() {
-        Format::Json => as_json(&text)?,
+        OutputFormat::Json => as_json(&text)?,
         _ => text,
     };
     match &args.output {
@@ -126,14 +126,14 @@ pub(super) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     Ok(CommandOutcome::Done)
 }
 
-fn options(args: &Args) -> Result<Options, Diagnostic> {
+fn options(args: &Args) -> Result<ChartOptions, Diagnostic> {
     let chart = &args.chart;
     let kube_version = match args.how.helm_kube_version.as_str() {
         "" => KubeVersion::default(),
         version => KubeVersion::parse(version)?,
     };
     let usual = Release::default();
-    Ok(Options {
+    Ok(ChartOptions {
         helm: args.how.enable_helm.unwrap_or(ChartMode::Helm3).version(),
         release: Release {
             name: chart.release_name.clone().unwrap_or(usual.name),
@@ -145,11 +145,11 @@ fn options(args: &Args) -> Result<Options, Diagnostic> {
         include_crds: chart.include_crds,
         skip_tests: chart.skip_tests,
         no_hooks: chart.no_hooks,
-        ..Options::default()
+        ..ChartOptions::default()
     })
 }
 
-fn load(args: &Args, global: &Global, options: &Options) -> Result<Chart, Diagnostic> {
+fn load(args: &Args, global: &Global, options: &ChartOptions) -> Result<Chart, Diagnostic> {
     if Path::new(&args.directory).is_file() {
         let package = input::read(&args.directory, global.max_input_size)?;
         return Chart::load_package(&package.bytes, options).map_err(|error| {
@@ -166,7 +166,7 @@ fn load(args: &Args, global: &Global, options: &Options) -> Result<Chart, Diagno
     Ok(Chart::load(&ChartDirectory { files: &Disk, path: &path, within }, options)?)
 }
 
-fn values(args: &ChartArgs, global: &Global, options: &Options) -> Result<Map, Diagnostic> {
+fn values(args: &ChartArgs, global: &Global, options: &ChartOptions) -> Result<Map, Diagnostic> {
     let mut values = Map::new();
     for path in &args.values {
         let file = input::read(path, global.max_input_size)?;
@@ -187,7 +187,7 @@ fn values(args: &ChartArgs, global: &Global, options: &Options) -> Result<Map, D
 }
 
 /// One object in each line.
-fn as_json(text: &str) -> Result<String, Failure> {
+fn as_json(text: &str) -> Result<String, CommandFailure> {
     let documents =
         kiln_yaml::read_bytes("chart", text.as_bytes(), kiln_yaml::ReadOptions::kustomization())?;
     let objects = documents.iter().map(kiln_yaml::Document::value).filter(|value| !value.is_null());

@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_kustomize::{DIFFERENCES, Options, Output, ReleaseBehavior, ReleaseDifference};
+use kiln_kustomize::{BuildOptions, DIFFERENCES, Output, ReleaseBehavior, ReleaseDifference};
 use kiln_object::metadata;
 use kiln_value::Value;
 use serde_json::json;
 
-use crate::args::{Format, Global};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::kustomization::{BuildHost, try_build};
 use crate::ui::{Ui, counted, plain};
 
@@ -33,11 +33,11 @@ pub(super) fn run(
     ui: &Ui,
     global: &Global,
     directory: &str,
-    options: &Options,
+    options: &BuildOptions,
     host: &BuildHost<'_>,
 ) -> CommandResult {
     let build = |behavior: ReleaseBehavior| {
-        let options = Options { behavior, ..options.clone() };
+        let options = BuildOptions { behavior, ..options.clone() };
         try_build(ui, global, directory, &options, host)
     };
     let (older, newest) = (options.behavior, ReleaseBehavior::default());
@@ -46,7 +46,7 @@ pub(super) fn run(
         DIFFERENCES.iter().filter(|difference| difference.since > older.version).collect();
     let (old, new) = match (old, new) {
         (Ok(old), Ok(new)) => (old, new),
-        (Err(_), Err(failed)) => return Err(Failure::BadInput(vec![failed.error.into()])),
+        (Err(_), Err(failed)) => return Err(CommandFailure::BadInput(vec![failed.error.into()])),
         (old, new) => {
             // One release builds it and the other does not: the differences that decide it.
             let fails_now = new.is_err();
@@ -143,7 +143,7 @@ fn show(
     changed: &[Changed],
 ) -> CommandResult {
     let (older, newest) = (older.version.to_string(), newest.version.to_string());
-    if ui.format() == Format::Text {
+    if ui.format() == OutputFormat::Text {
         let mut out = ui.stdout();
         for object in changed {
             let now = object.renamed.as_ref().map(|key| format!(" to {}", shown(key)));
@@ -188,7 +188,7 @@ fn show_failure(
 ) -> CommandResult {
     let version = release.version.to_string();
     let error = failed.map(ToString::to_string).unwrap_or_default();
-    if ui.format() == Format::Text {
+    if ui.format() == OutputFormat::Text {
         let mut out = ui.stdout();
         writeln!(out, "only kustomize {version} fails: {}", plain(&error))?;
         for difference in because {

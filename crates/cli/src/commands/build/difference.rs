@@ -4,13 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use kiln_kustomize::Options;
+use kiln_kustomize::BuildOptions;
 use serde_json::json;
 use similar::TextDiff;
 
 use super::Args;
-use crate::args::{Format, Global};
-use crate::exit::Failure;
+use crate::args::{Global, OutputFormat};
+use crate::exit::CommandFailure;
 use crate::input;
 use crate::kustomization::{BuildHost, build};
 use crate::revision::Revision;
@@ -22,9 +22,9 @@ pub(super) fn run(
     global: &Global,
     args: &Args,
     against: &str,
-    options: &Options,
+    options: &BuildOptions,
     host: &BuildHost<'_>,
-) -> Result<bool, Failure> {
+) -> Result<bool, CommandFailure> {
     let now = build(ui, global, &args.directory, options, host)?.yaml;
     let before = if Path::new(against).is_file() {
         let read = input::read(against, global.max_input_size)?;
@@ -40,7 +40,9 @@ pub(super) fn run(
     let differs = before != now;
     let mut out = ui.stdout();
     match ui.format() {
-        Format::Json | Format::Yaml => ui.document(&json!({"differs": differs, "diff": text}))?,
+        OutputFormat::Json | OutputFormat::Yaml => {
+            ui.document(&json!({"differs": differs, "diff": text}))?;
+        }
         _ if differs => write!(out, "{text}")?,
         _ => {}
     }
@@ -54,9 +56,9 @@ fn at_revision(
     global: &Global,
     args: &Args,
     revision: &str,
-    options: &Options,
+    options: &BuildOptions,
     host: &BuildHost<'_>,
-) -> Result<String, Failure> {
+) -> Result<String, CommandFailure> {
     // A hook before the first commit.
     if Revision::is_unborn(&args.directory, revision) {
         return Ok(String::new());
@@ -66,9 +68,9 @@ fn at_revision(
     let Some(place) = place else { return Ok(String::new()) };
     let place = place.display().to_string();
     // Messages about files of another revision begin in its directory.
-    let options = Options { working_directory: place.clone(), ..options.clone() };
+    let options = BuildOptions { working_directory: place.clone(), ..options.clone() };
     let output = build(ui, global, &place, &options, host).map_err(|failure| match failure {
-        Failure::BadInput(problems) => Failure::BadInput(
+        CommandFailure::BadInput(problems) => CommandFailure::BadInput(
             problems
                 .into_iter()
                 .map(|mut problem| {

@@ -5,12 +5,12 @@ mod tree;
 use std::io::{self, Write};
 
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, NotRun, is_policy, misplaced_kind, rule_cycles};
+use kiln_dialects::{Compiled, NotRun, PolicyHost, is_policy, misplaced_kind, rule_cycles};
 use kiln_yaml::Document;
 use serde_json::json;
 
-use crate::args::{Format, Global};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::file_watch;
 use crate::findings::{self, Finding, Level};
 use crate::policy_files::{compile_rules, is_clean, require_policy};
@@ -68,7 +68,7 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             if findings::FORMS.contains(&ui.format()) {
                 show_findings(ui, &tree, &Compiled::default())?;
             }
-            return Err(Failure::BadInput(Vec::new()));
+            return Err(CommandFailure::BadInput(Vec::new()));
         }
         if args.allow_empty {
             show(ui, &tree, &Compiled::default())?;
@@ -76,7 +76,7 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         }
         require_policy(&tree.documents, "these files")?;
     }
-    let mut compiled = compile_rules(ui, Host::Files, &tree.documents, &[], &tree.kinds);
+    let mut compiled = compile_rules(ui, PolicyHost::Files, &tree.documents, &[], &tree.kinds);
     let rules = compiled.policies.iter().flat_map(|policy| &policy.rules).map(AsRef::as_ref);
     let cycles: Vec<Diagnostic> = rule_cycles(rules, [])
         .iter()
@@ -90,7 +90,7 @@ fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     show(ui, &tree, &compiled)?;
     if compiled.has_errors() || !tree.problems.is_empty() {
         // What is wrong has been shown already.
-        return Err(Failure::BadInput(Vec::new()));
+        return Err(CommandFailure::BadInput(Vec::new()));
     }
     Ok(if args.strict && !is_clean(&compiled) {
         CommandOutcome::Negative
@@ -110,7 +110,7 @@ fn show(ui: &Ui, tree: &Tree, compiled: &Compiled) -> io::Result<()> {
     if findings::FORMS.contains(&ui.format()) {
         return show_findings(ui, tree, compiled);
     }
-    if ui.format() != Format::Text {
+    if ui.format() != OutputFormat::Text {
         let not_run: Vec<_> = compiled.not_run.iter().map(not_run).collect();
         return ui.document(&json!({
             "problems": problems,

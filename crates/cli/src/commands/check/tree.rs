@@ -110,7 +110,7 @@ impl Tree {
 /// Says what is left alone: a line for people, a note for programs.
 fn remark(ui: &Ui, text: &str) {
     match ui.format() {
-        crate::args::Format::Json => ui.problem(&Diagnostic::new(Severity::Note, text)),
+        crate::args::OutputFormat::Json => ui.problem(&Diagnostic::new(Severity::Note, text)),
         _ => ui.status(text),
     }
 }

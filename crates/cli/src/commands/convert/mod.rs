@@ -16,9 +16,9 @@ use kiln_object::Kinds;
 use kiln_yaml::Document;
 use serde_json::json;
 
-use crate::args::{Format, Global};
+use crate::args::{Global, OutputFormat};
 use crate::cluster::connection::{Connection, stored_policies};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::policy_files::{kinds_of, read_all, require_policy};
 use crate::ui::{Ui, counted};
@@ -223,7 +223,7 @@ fn write_policies(
     args: &Args,
     all: &[Converted],
     exceptions: &[ConvertedDocument],
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let documents = || all.iter().flat_map(|one| &one.conversion.documents).chain(exceptions);
     if let Some(directory) = &args.output {
         let path =
@@ -246,7 +246,7 @@ fn write_policies(
         }
         return Ok(());
     }
-    if ui.format() != Format::Text {
+    if ui.format() != OutputFormat::Text {
         let listed: Vec<_> = all.iter().map(as_json).collect();
         let exceptions: Vec<_> =
             exceptions.iter().map(|exception| exception.value.clone()).collect();
@@ -305,7 +305,7 @@ pub(super) fn found_json(found: &FoundDifference) -> serde_json::Value {
 
 /// Says of each rule on standard error what became of it.
 fn show_verdicts(ui: &Ui, all: &[Converted]) {
-    if ui.format() != Format::Text {
+    if ui.format() != OutputFormat::Text {
         return;
     }
     let mut counts = [0usize; 3];

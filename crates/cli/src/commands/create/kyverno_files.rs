@@ -10,7 +10,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_value::{Map, Value, json, value};
 use kiln_yaml::{EmitOptions, KeyOrder, emit_into};
 
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::Ui;
 
@@ -200,17 +200,17 @@ fn texts(list: &[String]) -> Value {
 }
 
 /// `KEY=VALUE`.
-fn pair<'t>(text: &'t str, option: &str) -> Result<(&'t str, &'t str), Failure> {
+fn pair<'t>(text: &'t str, option: &str) -> Result<(&'t str, &'t str), CommandFailure> {
     text.split_once('=')
         .filter(|(key, _)| !key.is_empty())
         .ok_or_else(|| Diagnostic::error(format!("{option}: {text:?} is not KEY=VALUE")).into())
 }
 
-fn pairs(parts: &[&str], option: &str) -> Result<Map, Failure> {
+fn pairs(parts: &[&str], option: &str) -> Result<Map, CommandFailure> {
     parts.iter().map(|part| pair(part, option)).collect()
 }
 
-fn test(args: &TestArgs) -> Result<Value, Failure> {
+fn test(args: &TestArgs) -> Result<Value, CommandFailure> {
     let mut results = Vec::new();
     for (word, given) in [("pass", &args.pass), ("fail", &args.fail), ("skip", &args.skip)] {
         for text in given {
@@ -259,7 +259,7 @@ fn test(args: &TestArgs) -> Result<Value, Failure> {
     Ok(Value::from(fields))
 }
 
-fn exception(args: &ExceptionArgs) -> Result<Value, Failure> {
+fn exception(args: &ExceptionArgs) -> Result<Value, CommandFailure> {
     let mut exceptions = Vec::new();
     for text in &args.policy_rules {
         let mut parts = text.split(',');
@@ -275,7 +275,7 @@ fn exception(args: &ExceptionArgs) -> Result<Value, Failure> {
     let mut matched = Map::new();
     for (word, given) in [("any", &args.any), ("all", &args.all)] {
         let filters: Vec<Value> =
-            given.iter().map(|text| filter(text, word)).collect::<Result<_, Failure>>()?;
+            given.iter().map(|text| filter(text, word)).collect::<Result<_, CommandFailure>>()?;
         if !filters.is_empty() {
             matched.insert(word, Value::from_iter(filters));
         }
@@ -298,7 +298,7 @@ fn exception(args: &ExceptionArgs) -> Result<Value, Failure> {
 }
 
 /// `kind=Pod,name=test-*` as a filter.
-fn filter(text: &str, option: &str) -> Result<Value, Failure> {
+fn filter(text: &str, option: &str) -> Result<Value, CommandFailure> {
     let option = format!("--{option}");
     let mut lists: Vec<(&str, Vec<&str>)> = Vec::new();
     for part in text.split(',') {
@@ -352,8 +352,8 @@ fn user_info(args: &UserInfoArgs) -> Value {
     })
 }
 
-fn values(args: &ValuesArgs) -> Result<Value, Failure> {
-    let split = |text: &str, option: &str| -> Result<(String, String, Map), Failure> {
+fn values(args: &ValuesArgs) -> Result<Value, CommandFailure> {
+    let split = |text: &str, option: &str| -> Result<(String, String, Map), CommandFailure> {
         let parts: Vec<&str> = text.split(',').collect();
         let [policy, name, rest @ ..] = parts.as_slice() else {
             return Err(Diagnostic::error(format!("{option}: {text:?} names only one thing"))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kiln_certificates::{Names, Pair, Stored, bundle_validity, validity};
+use kiln_certificates::{CertificateNames, Pair, Stored, bundle_validity, validity};
 use kiln_object::Gvk;
 use kiln_value::Value;
 use rustls::RootCertStore;
@@ -42,8 +42,8 @@ impl Renewal {
 }
 
 /// Whom certificates stand for, and the Secrets that hold them.
-fn names(checks: &Checks<'_>) -> Names {
-    Names {
+fn names(checks: &Checks<'_>) -> CertificateNames {
+    CertificateNames {
         service: checks.service.into(),
         namespace: checks.settings.namespace.clone(),
         others: Vec::new(),

@@ -8,7 +8,7 @@ use kiln_runtime::reader::ProbeTarget;
 use kiln_value::Value;
 
 use super::address::Address;
-use super::{Checks, State};
+use super::{Checks, FindingState};
 use crate::cluster::competing_engines::installed;
 use crate::ui::counted;
 
@@ -158,7 +158,10 @@ fn said(checks: &Checks<'_>, place: &HealthEndpoint) -> Result<String, Silent> {
 }
 
 /// What is wrong with an engine that says this.
-fn judged(place: &HealthEndpoint, said: Result<String, Silent>) -> Vec<(State, String, String)> {
+fn judged(
+    place: &HealthEndpoint,
+    said: Result<String, Silent>,
+) -> Vec<(FindingState, String, String)> {
     let said = match said {
         Ok(said) if said.trim() == "ok" => return Vec::new(),
         Ok(said) if said.trim().is_empty() => "the answer is empty".to_owned(),
@@ -175,18 +178,22 @@ fn judged(place: &HealthEndpoint, said: Result<String, Silent>) -> Vec<(State, S
             // It may have begun a moment ago. Version 0.1 says it in the second way.
             let is_new = line.ends_with("its caches are not synced yet")
                 || line.ends_with("it has not read everything yet");
-            let state = if is_new { State::Doubtful } else { State::Bad };
+            let state = if is_new { FindingState::Doubtful } else { FindingState::Bad };
             (state, format!("{which}{line}"), "look at the logs of the engine".to_owned())
         })
         .collect()
 }
 
-fn unanswered(place: &HealthEndpoint, silent: &Silent) -> (State, String, String) {
+fn unanswered(place: &HealthEndpoint, silent: &Silent) -> (FindingState, String, String) {
     let Silent { why, is_forbidden } = silent;
     let place = match place {
         HealthEndpoint::In(pod) if !pod.is_ready && !is_forbidden => {
             let message = format!("the pod {} is not ready, and does not answer: {why}", pod.name);
-            return (State::Bad, message, "look at the events and the logs of the pod".to_owned());
+            return (
+                FindingState::Bad,
+                message,
+                "look at the events and the logs of the pod".to_owned(),
+            );
         }
         HealthEndpoint::At(address) => format!("at {}", address.origin),
         HealthEndpoint::Service(service) => format!("through the Service {service}"),
@@ -197,7 +204,7 @@ fn unanswered(place: &HealthEndpoint, silent: &Silent) -> (State, String, String
     } else {
         "ask it from where it runs: GET /health at the address that it listens on says which watches are stale"
     };
-    (State::Doubtful, format!("cannot reach the engine {place}: {why}"), hint.to_owned())
+    (FindingState::Doubtful, format!("cannot reach the engine {place}: {why}"), hint.to_owned())
 }
 
 #[cfg(test)]
@@ -260,29 +267,32 @@ mod tests {
         for (is_ready, said, wanted) in [
             (true, Ok("ok\n"), vec![]),
             (false, Ok("ok\n"), vec![]),
-            (true, Ok(" "), vec![(State::Bad, "the pod kiln-0: the answer is empty")]),
+            (true, Ok(" "), vec![(FindingState::Bad, "the pod kiln-0: the answer is empty")]),
             (
                 false,
                 Ok("watch of v1/Secret: stale\ncontroller: its caches are not synced yet\n"),
                 vec![
-                    (State::Bad, "the pod kiln-0: watch of v1/Secret: stale"),
-                    (State::Doubtful, "the pod kiln-0: controller: its caches are not synced yet"),
+                    (FindingState::Bad, "the pod kiln-0: watch of v1/Secret: stale"),
+                    (
+                        FindingState::Doubtful,
+                        "the pod kiln-0: controller: its caches are not synced yet",
+                    ),
                 ],
             ),
             (
                 false,
                 Err(false),
-                vec![(State::Bad, "the pod kiln-0 is not ready, and does not answer: no")],
+                vec![(FindingState::Bad, "the pod kiln-0 is not ready, and does not answer: no")],
             ),
             (
                 true,
                 Err(false),
-                vec![(State::Doubtful, "cannot reach the engine in the pod kiln-0: no")],
+                vec![(FindingState::Doubtful, "cannot reach the engine in the pod kiln-0: no")],
             ),
             (
                 false,
                 Err(true),
-                vec![(State::Doubtful, "cannot reach the engine in the pod kiln-0: no")],
+                vec![(FindingState::Doubtful, "cannot reach the engine in the pod kiln-0: no")],
             ),
         ] {
             let wanted: Vec<_> =

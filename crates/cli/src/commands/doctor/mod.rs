@@ -17,12 +17,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use kiln_admission::Settings;
 use kiln_cluster::ApiError;
 use kiln_object::{Gvk, ObjectId};
-use kiln_runtime::Reader;
+use kiln_runtime::LiveReader;
 use kiln_value::Value;
 
 use self::address::{Address, Unanswered};
 use self::services::Endpoints;
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::cluster::competing_engines::CompetingEngine;
 use crate::cluster::connection::{Connection, settings_of};
 use crate::exit::{CommandOutcome, CommandResult};
@@ -52,18 +52,18 @@ pub(crate) struct Args {
 
 /// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FindingState {
     Good,
     Doubtful,
     Bad,
 }
 
-impl State {
+impl FindingState {
     fn word(self) -> &'static str {
         match self {
-            State::Good => "ok",
-            State::Doubtful => "warning",
-            State::Bad => "problem",
+            FindingState::Good => "ok",
+            FindingState::Doubtful => "warning",
+            FindingState::Bad => "problem",
         }
     }
 }
@@ -72,7 +72,7 @@ impl State {
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     about: &'static str,
-    state: State,
+    state: FindingState,
     message: String,
     /// What to do next.
     hint: Option<String>,
@@ -84,7 +84,7 @@ struct Unread;
 
 /// What every check may read, and what they found.
 struct Checks<'r> {
-    reader: &'r Reader,
+    reader: &'r LiveReader,
     settings: Settings,
     service: &'r str,
     /// Seconds since 1970.
@@ -106,20 +106,27 @@ struct Checks<'r> {
 
 impl Checks<'_> {
     fn good(&mut self, about: &'static str, message: impl Into<String>) {
-        let finding = Finding { about, state: State::Good, message: message.into(), hint: None };
+        let finding =
+            Finding { about, state: FindingState::Good, message: message.into(), hint: None };
         self.findings.push(finding);
     }
 
     fn doubtful(&mut self, about: &'static str, message: impl Into<String>, hint: &str) {
-        self.note(about, State::Doubtful, message, hint);
+        self.note(about, FindingState::Doubtful, message, hint);
     }
 
     fn bad(&mut self, about: &'static str, message: impl Into<String>, hint: &str) {
-        self.note(about, State::Bad, message, hint);
+        self.note(about, FindingState::Bad, message, hint);
     }
 
     /// Whatever is not as it should be comes with what to do next.
-    fn note(&mut self, about: &'static str, state: State, message: impl Into<String>, hint: &str) {
+    fn note(
+        &mut self,
+        about: &'static str,
+        state: FindingState,
+        message: impl Into<String>,
+        hint: &str,
+    ) {
         debug_assert!(!hint.trim().is_empty(), "what is to be done about {about}?");
         let hint = Some(hint.to_owned());
         let finding = Finding { about, state, message: message.into(), hint };
@@ -199,12 +206,12 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     }
     let findings = checks.findings;
     show(ui, &findings)?;
-    let is_well = findings.iter().all(|finding| finding.state != State::Bad);
+    let is_well = findings.iter().all(|finding| finding.state != FindingState::Bad);
     Ok(if is_well { CommandOutcome::Done } else { CommandOutcome::Negative })
 }
 
 fn show(ui: &Ui, findings: &[Finding]) -> std::io::Result<()> {
-    if ui.format() != Format::Text {
+    if ui.format() != OutputFormat::Text {
         let all: Vec<_> = findings
             .iter()
             .map(|finding| {
@@ -233,8 +240,9 @@ fn text(out: &mut impl Paint, findings: &[Finding]) -> std::io::Result<()> {
             writeln!(out, "         {line}")?;
         }
     }
-    let count = |state: State| findings.iter().filter(|finding| finding.state == state).count();
-    let (bad, doubtful) = (count(State::Bad), count(State::Doubtful));
+    let count =
+        |state: FindingState| findings.iter().filter(|finding| finding.state == state).count();
+    let (bad, doubtful) = (count(FindingState::Bad), count(FindingState::Doubtful));
     writeln!(
         out,
         "{}, {}",
@@ -251,7 +259,7 @@ mod tests {
     fn what_a_cluster_says_cannot_pass_for_another_finding() {
         let finding = Finding {
             about: "work",
-            state: State::Bad,
+            state: FindingState::Bad,
             message: "policy a: \u{1b}[2J\nok       all: fine".to_owned(),
             hint: Some("first\n  second\n".to_owned()),
         };

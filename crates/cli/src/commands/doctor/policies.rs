@@ -2,36 +2,36 @@
 
 use std::collections::BTreeSet;
 
-use kiln_admission::access::{Question, Without, lacking, needs, questions};
+use kiln_admission::access::{AccessQuestion, Without, lacking, needs, questions};
 use kiln_admission::authors::is_unsigned;
 use kiln_cluster::ApiError;
-use kiln_dialects::{Host, NotRun, compile_for, is_exception, is_policy};
+use kiln_dialects::{NotRun, PolicyHost, compile_for, is_exception, is_policy};
 use kiln_object::metadata;
 use kiln_yaml::Document;
 
-use super::{Checks, State};
+use super::{Checks, FindingState};
 use crate::cluster::competing_engines::{CompetingEngine, KEEPING, KYVERNO};
 use crate::cluster::connection::{of_stored, stored_policies};
 use crate::cluster::policy_status::{NOT_RUN, PolicyCondition, READABLE, unmet};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::ui::counted;
 
 /// Looks at the policies that are stored.
-pub(super) fn check(checks: &mut Checks<'_>) -> Result<(), Failure> {
+pub(super) fn check(checks: &mut Checks<'_>) -> Result<(), CommandFailure> {
     let about = "policies";
     let documents = stored_policies(checks.reader)?;
     let wanted = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let compiled = compile_for(Host::Cluster, wanted, checks.reader.kinds());
+    let compiled = compile_for(PolicyHost::Cluster, wanted, checks.reader.kinds());
     for problem in &compiled.diagnostics {
         let state = match problem.severity {
-            kiln_diagnostic::Severity::Error => State::Bad,
-            kiln_diagnostic::Severity::Warning => State::Doubtful,
+            kiln_diagnostic::Severity::Error => FindingState::Bad,
+            kiln_diagnostic::Severity::Warning => FindingState::Doubtful,
             kiln_diagnostic::Severity::Note => continue,
         };
         let mut problem = of_stored(problem);
         let hint = problem.hint.take();
         let hint = hint.as_deref().unwrap_or(match state {
-            State::Bad => "correct the policy and store it again; `kiln check FILE` shows the place in its file",
+            FindingState::Bad => "correct the policy and store it again; `kiln check FILE` shows the place in its file",
             _ => "see whether it means what you want; `kiln check FILE` shows the place in its file",
         });
         checks.note(about, state, problem.to_string(), hint);
@@ -118,7 +118,7 @@ fn readiness(checks: &mut Checks<'_>, policy: &Document) {
     if unmet.is_empty() {
         return;
     }
-    let is_sound = !compile_for(Host::Cluster, [policy], checks.reader.kinds()).has_errors();
+    let is_sound = !compile_for(PolicyHost::Cluster, [policy], checks.reader.kinds()).has_errors();
     let name = kiln_object::identity::describe(policy.value());
     for unmet in unmet {
         let message = match unmet.condition.as_str() {
@@ -185,7 +185,7 @@ fn permissions(checks: &mut Checks<'_>, policy: &kiln_rules::Policy) -> bool {
 }
 
 /// Whether the engine may do something: by the right itself, or by having what it hands out.
-fn is_allowed(checks: &Checks<'_>, question: &Question<'_>) -> Result<bool, ApiError> {
+fn is_allowed(checks: &Checks<'_>, question: &AccessQuestion<'_>) -> Result<bool, ApiError> {
     if checks.reader.review(&question.to_value(&checks.settings))? {
         return Ok(true);
     }

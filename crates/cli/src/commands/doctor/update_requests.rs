@@ -6,7 +6,7 @@ use kiln_runtime::Waiting;
 use kiln_text::time::Time;
 use kiln_value::Value;
 
-use super::{Checks, State};
+use super::{Checks, FindingState};
 use crate::ui::counted;
 
 /// So many seconds work may wait before it is worth a word.
@@ -103,7 +103,8 @@ pub(super) fn check(checks: &mut Checks<'_>) {
         checks.good(about, "no work waits or failed");
     }
     for ((undone, policy), messages) in found {
-        let state = if undone == NotDone::Waits { State::Doubtful } else { State::Bad };
+        let state =
+            if undone == NotDone::Waits { FindingState::Doubtful } else { FindingState::Bad };
         let beginning = format!("policy {policy}: {}", undone.words());
         for (message, count) in messages.iter().take(MESSAGES) {
             let times = counted(*count, "time", "times");

@@ -5,7 +5,7 @@ use kiln_value::Value;
 
 use super::address::{Address, Unanswered};
 use super::services::{Endpoints, endpoints};
-use super::{Checks, State, Unread, certificates};
+use super::{Checks, FindingState, Unread, certificates};
 use crate::cluster::competing_engines::CompetingEngine;
 use crate::cluster::orphaned_webhooks::{self, OrphanedWebhook};
 
@@ -69,7 +69,7 @@ fn of_another(checks: &mut Checks<'_>, left: &OrphanedWebhook) {
         let hint = format!("look at the pods of {engine}, or stop it and `{}`", left.removal());
         (message, hint)
     };
-    let state = if left.refuses { State::Bad } else { State::Doubtful };
+    let state = if left.refuses { FindingState::Bad } else { FindingState::Doubtful };
     checks.note(ABOUT, state, message, &hint);
 }
 

@@ -6,7 +6,7 @@ use kiln_kustomize::edit::{
 };
 
 use super::{PatchArgs, failed, files, try_generator, words};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::ui::Ui;
 
 #[derive(Debug, clap::Subcommand)]
@@ -118,7 +118,7 @@ pub(super) struct GeneratedArgs {
     disable_name_suffix_hash: bool,
 }
 
-pub(super) fn run(ui: &Ui, add: &Add, file: &mut KustomizationFile) -> Result<(), Failure> {
+pub(super) fn run(ui: &Ui, add: &Add, file: &mut KustomizationFile) -> Result<(), CommandFailure> {
     match add {
         Add::Annotation { pairs, force } => {
             let pairs = parse_pairs(pairs, Labelled::Annotation).map_err(failed)?;
@@ -169,7 +169,7 @@ fn listed(
     listed: Listed,
     patterns: &[String],
     file: &mut KustomizationFile,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let paths = files::expand(patterns, |pattern| Ok(no_match(ui, pattern)))?;
     file.add_paths(listed, &paths);
     Ok(())
@@ -186,7 +186,7 @@ fn generated(
     args: &GeneratedArgs,
     secret_type: &str,
     file: &mut KustomizationFile,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut sources = Vec::new();
     for source in &args.from_file {
         let (key, pattern) = match source.split_once('=') {

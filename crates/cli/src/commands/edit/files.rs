@@ -8,13 +8,13 @@ use kiln_kustomize::Repository;
 use kiln_kustomize::edit::{FILE_NAMES, KustomizationFile, glob};
 
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::input::{self, Replacement};
 
 use super::failed;
 
 /// The directory in which the command runs.
-pub(crate) fn here() -> Result<String, Failure> {
+pub(crate) fn here() -> Result<String, CommandFailure> {
     let here = std::env::current_dir().map_err(|error| {
         Diagnostic::error(format!("cannot find the current directory: {error}"))
     })?;
@@ -38,7 +38,7 @@ pub(crate) fn find() -> Result<&'static str, Diagnostic> {
 }
 
 /// Reads the kustomization file of the current directory.
-pub(super) fn open(global: &Global) -> Result<(&'static str, KustomizationFile), Failure> {
+pub(super) fn open(global: &Global) -> Result<(&'static str, KustomizationFile), CommandFailure> {
     let path = find()?;
     refuse_foreign(Path::new(path))?;
     if Path::new(path).is_dir() {
@@ -50,7 +50,7 @@ pub(super) fn open(global: &Global) -> Result<(&'static str, KustomizationFile),
 }
 
 /// Writes the file if it was changed.
-pub(super) fn save(path: &str, file: &KustomizationFile) -> Result<(), Failure> {
+pub(super) fn save(path: &str, file: &KustomizationFile) -> Result<(), CommandFailure> {
     if file.is_changed() {
         Replacement::prepare(path, &file.text()?)?.put()?;
     }
@@ -74,8 +74,8 @@ pub(super) fn refuse_foreign(path: &Path) -> Result<(), Diagnostic> {
 /// told by `none`.
 pub(super) fn expand(
     patterns: &[String],
-    mut none: impl FnMut(&str) -> Result<Option<String>, Failure>,
-) -> Result<Vec<String>, Failure> {
+    mut none: impl FnMut(&str) -> Result<Option<String>, CommandFailure>,
+) -> Result<Vec<String>, CommandFailure> {
     let mut all = Vec::new();
     for pattern in patterns {
         let found = matching(pattern)?;
@@ -88,7 +88,7 @@ pub(super) fn expand(
 }
 
 /// The same for resources: what matches nothing must be the address of a repository.
-pub(crate) fn expand_or_directories(patterns: &[String]) -> Result<Vec<String>, Failure> {
+pub(crate) fn expand_or_directories(patterns: &[String]) -> Result<Vec<String>, CommandFailure> {
     expand(patterns, |pattern| {
         if Repository::parse(pattern).is_some() {
             return Ok(Some(pattern.to_owned()));
@@ -100,7 +100,7 @@ pub(crate) fn expand_or_directories(patterns: &[String]) -> Result<Vec<String>, 
 }
 
 /// The paths that a pattern stands for, part by part.
-fn matching(pattern: &str) -> Result<Vec<String>, Failure> {
+fn matching(pattern: &str) -> Result<Vec<String>, CommandFailure> {
     // A malformed pattern is an error even where nothing is.
     glob::matches(pattern, "").map_err(failed)?;
     if !glob::is_pattern(pattern) {

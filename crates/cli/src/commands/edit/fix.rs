@@ -5,7 +5,7 @@ use std::path::Path;
 use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::convert_vars;
 use kiln_kustomize::fs::Disk;
-use kiln_kustomize::{Build, Options};
+use kiln_kustomize::{Build, BuildOptions};
 
 use super::{failed, files};
 use crate::args::Global;
@@ -64,7 +64,8 @@ fn shown<'p>(path: &'p str, here: &str) -> &'p str {
 }
 
 fn build(directory: &str) -> Result<String, String> {
-    let options = Options { working_directory: directory.to_owned(), ..Options::default() };
+    let options =
+        BuildOptions { working_directory: directory.to_owned(), ..BuildOptions::default() };
     Build::new(&Disk, &options)
         .run(directory)
         .map(|output| output.yaml)

@@ -12,7 +12,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::KustomizationFile;
 
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
 pub(crate) use files::expand_or_directories;
@@ -75,8 +75,8 @@ fn list_builtin_plugins(ui: &Ui) -> CommandResult {
 }
 
 /// What a library could not do, as the message for the user.
-fn failed(error: kiln_kustomize::Error) -> Failure {
-    Failure::BadInput(vec![error.into()])
+fn failed(error: kiln_kustomize::Error) -> CommandFailure {
+    CommandFailure::BadInput(vec![error.into()])
 }
 
 /// Which patch is meant.
@@ -137,7 +137,7 @@ fn try_generator(
     which: kiln_kustomize::edit::Generator,
     entry: &kiln_value::Value,
     file: &KustomizationFile,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let here = files::here()?;
     kiln_kustomize::edit::generator_problem(
         &kiln_kustomize::fs::Disk,

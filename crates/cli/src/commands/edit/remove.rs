@@ -3,7 +3,7 @@
 use kiln_kustomize::edit::{Generator, KustomizationFile, Labelled, Listed};
 
 use super::{PatchArgs, failed, words};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Remove {
@@ -22,7 +22,7 @@ pub(super) enum Remove {
         paths: Vec<String>,
     },
     /// Remove ConfigMaps from configMapGenerator
-    Configmap(Names),
+    Configmap(RemovedNames),
     /// Remove labels from commonLabels
     Label(Keys),
     /// Remove a patch; everything about it must be given
@@ -34,7 +34,7 @@ pub(super) enum Remove {
         paths: Vec<String>,
     },
     /// Remove Secrets from secretGenerator
-    Secret(Names),
+    Secret(RemovedNames),
     /// Remove files from transformers
     Transformer {
         /// Paths or patterns
@@ -54,7 +54,7 @@ pub(super) struct Keys {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Names {
+pub(super) struct RemovedNames {
     /// Names, separated by commas
     #[arg(value_name = "NAME,NAME")]
     names: String,
@@ -63,11 +63,11 @@ pub(super) struct Names {
     namespace: String,
 }
 
-pub(super) fn run(remove: &Remove, file: &mut KustomizationFile) -> Result<(), Failure> {
+pub(super) fn run(remove: &Remove, file: &mut KustomizationFile) -> Result<(), CommandFailure> {
     let keys = |file: &mut KustomizationFile, which, args: &Keys| {
         file.remove_pairs(which, &words(&args.keys), args.ignore_non_existence)
     };
-    let names = |file: &mut KustomizationFile, which, args: &Names| {
+    let names = |file: &mut KustomizationFile, which, args: &RemovedNames| {
         file.remove_generated(which, &words(&args.names), &args.namespace)
     };
     match remove {

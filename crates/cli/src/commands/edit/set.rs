@@ -4,7 +4,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_kustomize::edit::{Generator, Image, KustomizationFile, Labelled, Replicas, parse_pairs};
 
 use super::{failed, try_generator, words};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Set {
@@ -79,7 +79,7 @@ pub(super) struct GeneratedArgs {
     new_namespace: String,
 }
 
-pub(super) fn run(set: &Set, file: &mut KustomizationFile) -> Result<(), Failure> {
+pub(super) fn run(set: &Set, file: &mut KustomizationFile) -> Result<(), CommandFailure> {
     match set {
         Set::Annotation { pairs } => {
             let pairs = parse_pairs(pairs, Labelled::Annotation).map_err(failed)?;
@@ -119,7 +119,7 @@ fn generated(
     which: Generator,
     args: &GeneratedArgs,
     file: &mut KustomizationFile,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let (literals, new) = (&args.from_literal, &args.new_namespace);
     let entry =
         file.set_generated(which, &args.name, &args.namespace, literals, new).map_err(failed)?;

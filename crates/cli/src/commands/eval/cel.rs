@@ -17,7 +17,7 @@ use kiln_yaml::{ReadOptions, read_bytes};
 
 use super::{print_result, read_one};
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
@@ -44,8 +44,8 @@ pub(crate) struct Args {
     only_type: bool,
 
     /// Function library
-    #[arg(long, value_enum, default_value_t = Environment::Policies)]
-    environment: Environment,
+    #[arg(long, value_enum, default_value_t = CelEnvironment::Policies)]
+    environment: CelEnvironment,
 
     /// List the functions and macros
     #[arg(long, visible_alias = "list")]
@@ -53,7 +53,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Environment {
+enum CelEnvironment {
     /// Those of policies: Kubernetes' and Kyverno's libraries too
     Policies,
     /// Those of the language's conformance suite
@@ -62,8 +62,8 @@ enum Environment {
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let base = match args.environment {
-        Environment::Policies => Env::policies(PolicyScope::Cluster),
-        Environment::Suite => Env::suite(),
+        CelEnvironment::Policies => Env::policies(PolicyScope::Cluster),
+        CelEnvironment::Suite => Env::suite(),
     };
     let Some(expression) = args.expression.as_deref() else {
         return list_functions(ui, &base);
@@ -117,7 +117,7 @@ fn list_functions(ui: &Ui, env: &Env) -> CommandResult {
 }
 
 /// The variables: the keys of the input, then those given one by one, which count more.
-fn variables(global: &Global, args: &Args) -> Result<Vec<(String, Value)>, Failure> {
+fn variables(global: &Global, args: &Args) -> Result<Vec<(String, Value)>, CommandFailure> {
     let mut variables: Vec<(String, Value)> = Vec::new();
     // With variables given one by one, standard input is not read.
     let input = match (&args.input, args.variables.is_empty() && !args.only_type) {

@@ -3,14 +3,14 @@
 use std::io::Write;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_jmespath::{Environment, Limits};
+use kiln_jmespath::{JmesPathEnvironment, JmesPathLimits};
 use kiln_value::{Map, Value};
-use kiln_variables::conditions::{Check, ConditionsOutcome, Effort};
+use kiln_variables::conditions::{ConditionCheck, ConditionsOutcome, Effort};
 use kiln_variables::{Conditions, ContextScope, Substitution};
 use kiln_yaml::Document;
 
 use super::{jmespath, only_document, print_result, read_documents, read_one};
-use crate::args::{Format, Global};
+use crate::args::{Global, OutputFormat};
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
@@ -57,7 +57,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         ui.problem(&warning.at(document.locate_key(path)));
     }
     let context = read_one(args.input.as_deref(), global)?;
-    let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
+    let environment =
+        JmesPathEnvironment { sources: &SystemEnv, limits: JmesPathLimits::default() };
     let scope = ContextScope::new(&context, environment);
     match conditions.evaluate(&mut Substitution::new(&scope), &mut Effort::default()) {
         Ok(verdict) => {
@@ -80,7 +81,7 @@ fn parse(document: &Document) -> Result<Conditions, Diagnostic> {
 }
 
 fn print(ui: &Ui, verdict: &ConditionsOutcome) -> std::io::Result<()> {
-    if matches!(ui.format(), Format::Json | Format::Yaml) {
+    if matches!(ui.format(), OutputFormat::Json | OutputFormat::Yaml) {
         let checks: Value = verdict.checks.iter().map(check_as_value).collect();
         let result: Map =
             [("holds", Value::from(verdict.holds)), ("checks", checks)].into_iter().collect();
@@ -98,7 +99,7 @@ fn print(ui: &Ui, verdict: &ConditionsOutcome) -> std::io::Result<()> {
     out.flush()
 }
 
-fn check_as_value(check: &Check) -> Value {
+fn check_as_value(check: &ConditionCheck) -> Value {
     let fields: Map = [
         ("condition", Value::from(check.path.to_string())),
         ("key", check.key.clone()),

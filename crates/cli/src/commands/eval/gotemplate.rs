@@ -5,12 +5,13 @@ use std::io::Write;
 use clap::ValueEnum;
 use kiln_diagnostic::Diagnostic;
 use kiln_gotemplate::{
-    Environment, FunctionSet, Limits, MissingKey, Numbers, Options, Template, functions,
+    FunctionSet, MissingKey, Numbers, Template, TemplateEnvironment, TemplateLimits,
+    TemplateOptions, functions,
 };
 
 use super::read_one;
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
@@ -64,7 +65,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let Some(source) = args.template.as_deref().filter(|_| !lists) else {
         return list_functions(ui, set);
     };
-    let options = Options {
+    let options = TemplateOptions {
         functions: set,
         missing_key: missing_key(&args.options)?,
         numbers: if args.integers { Numbers::Integers } else { Numbers::Floats },
@@ -77,7 +78,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         }
     };
     let data = read_one(args.input.as_deref(), global)?;
-    let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
+    let environment =
+        TemplateEnvironment { sources: &SystemEnv, limits: TemplateLimits::default() };
     match template.render(&data, &environment) {
         Ok(text) => {
             let mut out = ui.data();
@@ -96,7 +98,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     }
 }
 
-fn missing_key(options: &[String]) -> Result<MissingKey, Failure> {
+fn missing_key(options: &[String]) -> Result<MissingKey, CommandFailure> {
     let mut chosen = MissingKey::Default;
     for option in options {
         chosen = match option.as_str() {

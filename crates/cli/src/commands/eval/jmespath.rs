@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_jmespath::{Environment, Expression, Limits, functions};
+use kiln_jmespath::{Expression, JmesPathEnvironment, JmesPathLimits, functions};
 use kiln_value::Value;
 
 use super::{print_result, read_one};
@@ -62,7 +62,8 @@ pub(super) fn evaluate(
         return Ok(CommandOutcome::Done);
     }
     let data = data()?;
-    let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
+    let environment =
+        JmesPathEnvironment { sources: &SystemEnv, limits: JmesPathLimits::default() };
     match expression.search(&data, &environment) {
         Ok(result) => {
             print_result(ui, &result)?;

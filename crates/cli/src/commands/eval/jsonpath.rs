@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use kiln_jsonpath::{Expression, Item, Limits, functions};
+use kiln_jsonpath::{Expression, Item, JsonPathLimits, functions};
 use kiln_value::{Map, Value};
 
 use super::{print_result, read_one};
-use crate::args::{Format, Global};
+use crate::args::{Global, OutputFormat};
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::ui::Ui;
 
@@ -51,7 +51,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let data = read_one(args.input.as_deref(), global)?;
     let result = match args.select {
-        true => expression.select(&data, &Limits::default()).map(|selected| {
+        true => expression.select(&data, &JsonPathLimits::default()).map(|selected| {
             let shown = selected.into_iter().map(|selection| {
                 Map::from_iter([
                     ("keys", selection.keys.into_iter().collect::<Value>()),
@@ -60,10 +60,10 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             });
             Item::Value(shown.collect())
         }),
-        false => expression.evaluate(&data, &Limits::default()),
+        false => expression.evaluate(&data, &JsonPathLimits::default()),
     };
     match result {
-        Ok(Item::Undefined) if ui.format() == Format::Text => {
+        Ok(Item::Undefined) if ui.format() == OutputFormat::Text => {
             let mut out = ui.data();
             writeln!(out, "undefined")?;
             out.flush()?;

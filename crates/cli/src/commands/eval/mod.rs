@@ -14,7 +14,7 @@ use kiln_diagnostic::Diagnostic;
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
-use crate::args::{Format, Global};
+use crate::args::{Global, OutputFormat};
 use crate::exit::CommandResult;
 use crate::input;
 use crate::ui::Ui;
@@ -42,7 +42,8 @@ enum Language {
     Pattern(pattern::Args),
 }
 
-pub(super) const FORMS: [Format; 3] = [Format::Text, Format::Yaml, Format::Json];
+pub(super) const FORMS: [OutputFormat; 3] =
+    [OutputFormat::Text, OutputFormat::Yaml, OutputFormat::Json];
 
 /// `kiln jp`
 pub(crate) fn run_jp(ui: &Ui, global: &Global, args: &JpArgs) -> CommandResult {
@@ -96,7 +97,7 @@ fn read_documents(path: &str, global: &Global) -> Result<Vec<Document>, Diagnost
 fn print_result(ui: &Ui, value: &Value) -> std::io::Result<()> {
     let mut out = ui.data();
     match ui.format() {
-        Format::Yaml => out.write_all(kiln_yaml::emit(value).as_bytes())?,
+        OutputFormat::Yaml => out.write_all(kiln_yaml::emit(value).as_bytes())?,
         _ => writeln!(out, "{}", kiln_value::json::to_string_pretty(value))?,
     }
     out.flush()

@@ -4,14 +4,14 @@ use std::io::Write;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_engine::TraceStep;
-use kiln_jmespath::{Environment, Limits};
-use kiln_pattern::{Explained, Fix, Limits as PatternLimits, MatchStep, StepOutcome, explain, fix};
+use kiln_jmespath::{JmesPathEnvironment, JmesPathLimits};
+use kiln_pattern::{Explained, Fix, MatchStep, PatternLimits, StepOutcome, explain, fix};
 use kiln_value::{Map, Path, Value};
 use kiln_variables::{ContextScope, Substitution, Template};
 use kiln_yaml::Document;
 
 use super::{only_document, print_result, read_documents, read_one};
-use crate::args::{Format, Global};
+use crate::args::{Global, OutputFormat};
 use crate::commands::apply::change_as_value;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::system_env::SystemEnv;
@@ -46,7 +46,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let resource = read_one(args.input.as_deref(), global)?;
     let request = Map::from_iter([("object", resource.clone())]);
     let context = Value::from(Map::from_iter([("request", request)]));
-    let environment = Environment { sources: &SystemEnv, limits: Limits::default() };
+    let environment =
+        JmesPathEnvironment { sources: &SystemEnv, limits: JmesPathLimits::default() };
     let scope = ContextScope::new(&context, environment);
     let mut judged = Vec::new();
     for pattern in &patterns {
@@ -83,7 +84,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         .find(|outcome| outcomes.contains(outcome))
         .unwrap_or(StepOutcome::Skipped);
     match ui.format() {
-        Format::Json | Format::Yaml => {
+        OutputFormat::Json | OutputFormat::Yaml => {
             let patterns: Value = judged.iter().map(|one| one.as_value(&document)).collect();
             let fields = [("result", Value::from(word(all))), ("patterns", patterns)];
             print_result(ui, &Map::from_iter(fields).into())?;

@@ -13,12 +13,12 @@ use kiln_object::{Gvk, ObjectId};
 use kiln_offline::blocked_by;
 use kiln_rules::RuleId;
 use kiln_runtime::provenance::Books;
-use kiln_runtime::{Reader, RuleEnvironment};
+use kiln_runtime::{LiveReader, RuleEnvironment};
 use kiln_value::Value;
 
 use crate::cluster::connection::{Connection, around, stored_policies, stored_rules};
 use crate::cluster::policy_status::{PolicyCondition, unmet};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::policy_files::rule_set;
 use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
@@ -84,7 +84,7 @@ struct Explanation {
     /// Why the API server would not store the object as rules change it.
     refused: Option<String>,
     /// Requests about it that wait or failed.
-    requests: Vec<Request>,
+    requests: Vec<ExplainedRequest>,
 }
 
 /// What is said of one rule.
@@ -100,7 +100,7 @@ struct RuleExplanation {
 }
 
 /// An UpdateRequest.
-struct Request {
+struct ExplainedRequest {
     name: String,
     policy: String,
     /// Those that it is about.
@@ -148,7 +148,7 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
 }
 
 /// The object that a user means.
-fn meant(reader: &Reader, args: &Args) -> Result<ObjectId, Diagnostic> {
+fn meant(reader: &LiveReader, args: &Args) -> Result<ObjectId, Diagnostic> {
     let (kind, name) = match args.object.as_slice() {
         [kind, name] => (kind.as_str(), name.as_str()),
         [one] => one.split_once('/').ok_or_else(|| {
@@ -169,7 +169,7 @@ fn meant(reader: &Reader, args: &Args) -> Result<ObjectId, Diagnostic> {
 
 /// The rules of a cluster, and what they are asked about.
 struct Looking<'a> {
-    reader: &'a Reader,
+    reader: &'a LiveReader,
     args: &'a Args,
     rules: &'a RuleSet,
     around: &'a RuleEnvironment,
@@ -190,7 +190,7 @@ impl Looking<'_> {
         })
     }
 
-    fn explain(&self, id: &ObjectId, object: &Value) -> Result<Explanation, Failure> {
+    fn explain(&self, id: &ObjectId, object: &Value) -> Result<Explanation, CommandFailure> {
         let user = self.args.user.as_ref().map(|name| User {
             username: name.as_str().into(),
             groups: self.args.group.iter().map(|group| group.as_str().into()).collect(),
@@ -276,7 +276,11 @@ impl Looking<'_> {
     }
 
     /// The requests about an object that the engine has not carried out.
-    fn requests(&self, id: &ObjectId, object: &Value) -> Result<Vec<Request>, Failure> {
+    fn requests(
+        &self,
+        id: &ObjectId,
+        object: &Value,
+    ) -> Result<Vec<ExplainedRequest>, CommandFailure> {
         let uid = object.str_at(["metadata", "uid"]);
         let is_meant = |reference: &Value| {
             let text = |key: &str| reference.str_at([key]).unwrap_or_default();
@@ -301,7 +305,7 @@ impl Looking<'_> {
             .map(|request| {
                 let text = |path: [&str; 2]| request.str_at(path).unwrap_or_default().to_owned();
                 let state = text(["status", "state"]);
-                Request {
+                ExplainedRequest {
                     name: text(["metadata", "name"]),
                     policy: text(["spec", "policy"]),
                     rules: request
@@ -345,7 +349,7 @@ struct WhyNothing<'a> {
     rules: &'a RuleSet,
     books: Books,
     trigger: &'a Value,
-    requests: &'a [Request],
+    requests: &'a [ExplainedRequest],
     /// Why is said already.
     unseen: bool,
     /// Who sent the request was said.
@@ -365,7 +369,7 @@ impl WhyNothing<'_> {
             }
             let key = id.policy.key();
             // What has ended says nothing about what is missing.
-            let is_about = |request: &&Request| {
+            let is_about = |request: &&ExplainedRequest| {
                 let is_meant = |rule: &String| *rule == *id.rule;
                 // Older ones do not say which rules they are about.
                 let rules = &request.rules;
@@ -386,7 +390,7 @@ impl WhyNothing<'_> {
     }
 }
 
-fn about(reader: &Reader, why_nothing: &WhyNothing<'_>, outcome: Evaluated) -> RuleExplanation {
+fn about(reader: &LiveReader, why_nothing: &WhyNothing<'_>, outcome: Evaluated) -> RuleExplanation {
     let rule = outcome.rule.clone();
     let status = outcome.status();
     let acts = matches!(status, Status::Pass | Status::Warn | Status::Error);
@@ -405,7 +409,7 @@ fn about(reader: &Reader, why_nothing: &WhyNothing<'_>, outcome: Evaluated) -> R
 
 /// What a rule wants, and how that stands in the cluster.
 fn targets(
-    reader: &Reader,
+    reader: &LiveReader,
     why_nothing: &WhyNothing<'_>,
     outcome: &Evaluated,
 ) -> Vec<(ObjectId, String)> {

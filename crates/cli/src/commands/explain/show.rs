@@ -8,13 +8,13 @@ use kiln_object::ObjectId;
 use serde_json::json;
 
 use super::made_by::MadeBy;
-use super::{Args, Explanation, Request, RuleExplanation};
-use crate::args::Format;
+use super::{Args, ExplainedRequest, Explanation, RuleExplanation};
+use crate::args::OutputFormat;
 use crate::cluster::policy_status::PolicyCondition;
 use crate::ui::{Paint, Style, Ui, counted, plain};
 
 pub(super) fn explanation(ui: &Ui, args: &Args, explanation: &Explanation) -> io::Result<()> {
-    if ui.format() != Format::Text {
+    if ui.format() != OutputFormat::Text {
         return ui.document(&as_json(explanation));
     }
     let mut out = ui.stdout();
@@ -78,7 +78,7 @@ fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io
     if let Some(why) = &shown.refused {
         writeln!(out, "the API server rejects the object as the rules change it: {}", plain(why))?;
     }
-    for Request { name, policy, state, message, retries, .. } in &shown.requests {
+    for ExplainedRequest { name, policy, state, message, retries, .. } in &shown.requests {
         let [name, policy, state] = [name, policy, state].map(|text| plain(text));
         let retries = counted(*retries, "time", "times");
         write!(out, "UpdateRequest {name} of policy {policy}: {state}, retried {retries}")?;
@@ -162,7 +162,7 @@ fn as_json(explanation: &Explanation) -> serde_json::Value {
             "verified": false,
         })
     };
-    let request = |request: &Request| {
+    let request = |request: &ExplainedRequest| {
         json!({
             "name": request.name,
             "policy": request.policy,

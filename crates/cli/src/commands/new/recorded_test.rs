@@ -4,8 +4,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{Host, is_exception, is_policy};
-use kiln_engine::{HostAllowlist, Limits};
+use kiln_dialects::{PolicyHost, is_exception, is_policy};
+use kiln_engine::{EvaluationLimits, HostAllowlist};
 use kiln_object::ObjectId;
 use kiln_offline::{Job, Report, RuleResult, Status, Values, run as run_offline};
 use kiln_services::Services;
@@ -14,7 +14,7 @@ use kiln_yaml::{Document, EmitOptions, KeyOrder, emit_into};
 
 use super::{shown, write_new};
 use crate::args::Global;
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::policy_files::{compile_rules, kinds_of, objects_of, read_all, rule_set};
 use crate::system_env::SystemEnv;
@@ -99,12 +99,16 @@ fn relative(path: &str, directory: &Path) -> String {
     below.display().to_string().trim_start_matches("./").to_owned()
 }
 
-fn apply(ui: &Ui, policies: &[Document], resources: Vec<Document>) -> Result<Report, Failure> {
+fn apply(
+    ui: &Ui,
+    policies: &[Document],
+    resources: Vec<Document>,
+) -> Result<Report, CommandFailure> {
     let kinds = kinds_of(policies.iter().chain(&resources))?;
-    let compiled = compile_rules(ui, Host::Files, policies, &resources, &kinds);
+    let compiled = compile_rules(ui, PolicyHost::Files, policies, &resources, &kinds);
     if compiled.has_errors() {
         // What is wrong has been shown already.
-        return Err(Failure::BadInput(Vec::new()));
+        return Err(CommandFailure::BadInput(Vec::new()));
     }
     let rules = rule_set(&compiled);
     let job = Job {
@@ -115,7 +119,7 @@ fn apply(ui: &Ui, policies: &[Document], resources: Vec<Document>) -> Result<Rep
         others: Vec::new(),
         values: Values::default(),
         user: None,
-        limits: Limits::default(),
+        limits: EvaluationLimits::default(),
         external_data: &Services::new(HostAllowlist::default()),
         explain: false,
         only_given_kinds: false,

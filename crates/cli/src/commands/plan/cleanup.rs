@@ -6,7 +6,7 @@ use kiln_cleanup::target_kinds;
 use kiln_engine::{Effect, EvalEnv, Event, RuleSet};
 use kiln_object::{Kinds, ObjectId, metadata};
 use kiln_rules::{Program, Rule, RuleId};
-use kiln_runtime::{Reader, RuleEnvironment};
+use kiln_runtime::{LiveReader, RuleEnvironment};
 use kiln_text::Time;
 use kiln_value::Value;
 
@@ -25,7 +25,7 @@ pub(super) struct NextRun {
 
 /// The next run of each policy that deletes objects on a schedule, with the objects as they are now.
 pub(super) fn all(
-    reader: &Reader,
+    reader: &LiveReader,
     rules: &RuleSet,
     kinds: &Kinds,
     around: &RuleEnvironment,
@@ -35,7 +35,7 @@ pub(super) fn all(
 }
 
 fn next_run(
-    reader: &Reader,
+    reader: &LiveReader,
     rules: &RuleSet,
     rule: &Rule,
     kinds: &Kinds,

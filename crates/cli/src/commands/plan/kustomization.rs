@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_chart::NoLookup;
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{Host, is_exception, is_policy};
-use kiln_engine::{Event, HostAllowlist, Limits, User};
+use kiln_dialects::{PolicyHost, is_exception, is_policy};
+use kiln_engine::{EvaluationLimits, Event, HostAllowlist, User};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_offline::{Change, Job, Values, run as run_offline};
+use kiln_offline::{Job, ObjectChange, Values, run as run_offline};
 use kiln_patch::{client_side_apply, diff};
 use kiln_rules::RuleId;
-use kiln_runtime::{Denied, DryRunResult, Planned, Reader};
-use kiln_schema::{Schema, Version};
+use kiln_runtime::{Denied, DryRunResult, LiveReader, Planned};
+use kiln_schema::{KubernetesVersion, Schema};
 use kiln_services::Services;
 use kiln_value::{Value, json};
 use kiln_yaml::Document;
@@ -20,7 +20,7 @@ use kiln_yaml::Document;
 use super::Plan;
 use crate::args::Global;
 use crate::cluster::admission_simulation::AdmissionSimulation;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::kustomization::{BuildArgs, built_documents};
 use crate::policy_files::{compile_rules, kinds_of, objects_of, read_all, rule_set};
 use crate::revision::Revision;
@@ -113,10 +113,10 @@ impl AdmissionLog {
 /// there as kubectl does.
 pub(super) fn to_apply(
     ui: &Ui,
-    reader: &Reader,
+    reader: &LiveReader,
     kinds: &Kinds,
     built: Vec<Document>,
-) -> Result<Vec<Value>, Failure> {
+) -> Result<Vec<Value>, CommandFailure> {
     let built = without_policies(ui, built);
     let mut objects = objects_of(built)?;
     for object in &mut objects {
@@ -167,12 +167,12 @@ fn applied_to(live: &Value, object: &Value) -> Value {
         // kubectl adds its annotation to what it applies, so that it never removes all annotations.
         let _ = now.set(ANNOTATIONS, Value::map());
     }
-    client_side_apply(live, last.as_ref(), &now, &Schema::builtin(Version::V1_36))
+    client_side_apply(live, last.as_ref(), &now, &Schema::builtin(KubernetesVersion::NEWEST))
 }
 
 /// The fields in which two objects differ, as paths.
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
-    let schema = Schema::builtin(Version::V1_36);
+    let schema = Schema::builtin(KubernetesVersion::NEWEST);
     let patch = diff(before, after, &schema).to_value();
     let operations = patch.as_list().into_iter().flatten();
     let fields: BTreeSet<String> = operations
@@ -208,7 +208,7 @@ pub(super) fn against_revision(
     services: &HostAllowlist,
     kustomization: &KustomizationArgs,
     base: &str,
-) -> Result<Plan, Failure> {
+) -> Result<Plan, CommandFailure> {
     let directory = kustomization.kustomize.as_deref().unwrap_or(".");
     let revision = Revision::check_out(directory, base)?;
     let now = predict(ui, global, directory, rules, services, kustomization)?;
@@ -237,9 +237,9 @@ pub(super) fn against_revision(
     Ok(compared(before, now))
 }
 
-fn at_revision(failure: Failure, base: &str) -> Failure {
+fn at_revision(failure: CommandFailure, base: &str) -> CommandFailure {
     match failure {
-        Failure::BadInput(problems) => Failure::BadInput(
+        CommandFailure::BadInput(problems) => CommandFailure::BadInput(
             problems
                 .into_iter()
                 .map(|mut problem| {
@@ -289,12 +289,12 @@ fn predict(
     rules: &[String],
     services: &HostAllowlist,
     kustomization: &KustomizationArgs,
-) -> Result<Predicted, Failure> {
+) -> Result<Predicted, CommandFailure> {
     let rules = read_all(rules, global)?;
     let built = built_documents(ui, global, directory, &kustomization.build, &NoLookup)?;
     let built = without_policies(ui, built);
     let kinds = kinds_of(rules.iter().chain(&built))?;
-    let compiled = compile_rules(ui, Host::Files, &rules, &built, &kinds);
+    let compiled = compile_rules(ui, PolicyHost::Files, &rules, &built, &kinds);
     let set = rule_set(&compiled);
     let schemas = SchemasOfServer::given(rules.iter().chain(&built).map(Document::value));
     let resources = objects_of(built)?;
@@ -306,7 +306,7 @@ fn predict(
         others: Vec::new(),
         values: Values::default(),
         user: None,
-        limits: Limits::default(),
+        limits: EvaluationLimits::default(),
         external_data: &Services::new(services.clone()),
         explain: false,
         only_given_kinds: false,
@@ -327,7 +327,10 @@ fn predict(
     let mut rules_of: BTreeMap<ObjectId, Vec<RuleId>> = BTreeMap::new();
     for result in &report.results {
         let changed = result.made.iter().filter(|made| {
-            matches!(made.change, Change::Created | Change::Updated | Change::Patched)
+            matches!(
+                made.change,
+                ObjectChange::Created | ObjectChange::Updated | ObjectChange::Patched
+            )
         });
         for made in changed {
             let rules = rules_of.entry(made.id.clone()).or_default();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use kiln_admission::Settings;
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{Compiled, Host, is_policy};
+use kiln_dialects::{Compiled, PolicyHost, is_policy};
 use kiln_engine::HostAllowlist;
 use kiln_object::{Kinds, ObjectId, list};
 use kiln_rules::{Exception, Policy, Program, RuleId};
@@ -24,7 +24,7 @@ use crate::args::Global;
 use crate::cluster::admission_simulation::AdmissionSimulation;
 use crate::cluster::chart_lookup::ChartLookup;
 use crate::cluster::connection::{Connection, around, stored_exceptions, stored_rules};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::kustomization::built_documents;
 use crate::policy_files::{compile_rules, more_kinds, read_all, require_policy, rule_set};
 use crate::ui::Ui;
@@ -176,7 +176,7 @@ pub(super) fn plan(
         remark_not_run(ui, &stored);
         stored
     } else {
-        let mut compiled = compile_rules(ui, Host::Cluster, &documents, &[], &kinds);
+        let mut compiled = compile_rules(ui, PolicyHost::Cluster, &documents, &[], &kinds);
         for exception in compiled.exceptions.iter_mut().filter(|it| !it.name.contains('/')) {
             let name = format!("{NAMESPACE}/{}", exception.name);
             Arc::make_mut(exception).name = name.into();
@@ -242,7 +242,7 @@ fn finish(ui: &Ui, mut plan: Plan, args: &PlanArgs, has_errors: bool) -> Command
     show::plan(ui, shown, &plan)?;
     if has_errors {
         // What is wrong has been shown already.
-        return Err(Failure::BadInput(Vec::new()));
+        return Err(CommandFailure::BadInput(Vec::new()));
     }
     let is_quiet = plan.now.changes.is_empty()
         && plan.now.undone.is_empty()

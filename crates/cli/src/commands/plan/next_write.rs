@@ -8,7 +8,7 @@ use kiln_rules::RuleId;
 use kiln_value::Value;
 
 use crate::cluster::admission_simulation::AdmissionSimulation;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// An object that its next write would change or meet with a refusal.
 pub(super) struct NextWrite {
@@ -24,7 +24,7 @@ pub(super) struct NextWrite {
 pub(super) fn all(
     admission: &AdmissionSimulation<'_>,
     rules: &RuleSet,
-) -> Result<Vec<NextWrite>, Failure> {
+) -> Result<Vec<NextWrite>, CommandFailure> {
     let AdmissionSimulation { reader, kinds, .. } = admission;
     let acting: Vec<_> =
         rules.rules().filter(|rule| rule.program.acts_at_admission()).cloned().collect();

@@ -12,16 +12,16 @@ use super::Plan;
 use super::bookkeeping::fold;
 use super::cleanup::NextRun;
 use super::next_write::NextWrite;
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::ui::{Paint, Style, Ui, counted, difference, plain, table};
 
 pub(super) fn plan(ui: &Ui, shown: Shown, plan: &Plan) -> io::Result<()> {
     let mut out = ui.stdout();
     match ui.format() {
-        Format::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(plan)))?,
-        Format::Yaml => out.write_all(emit(&as_value(plan)).as_bytes())?,
-        Format::Table => rows(&mut out, plan)?,
-        Format::Markdown => super::markdown::markdown(&mut out, shown, plan)?,
+        OutputFormat::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(plan)))?,
+        OutputFormat::Yaml => out.write_all(emit(&as_value(plan)).as_bytes())?,
+        OutputFormat::Table => rows(&mut out, plan)?,
+        OutputFormat::Markdown => super::markdown::markdown(&mut out, shown, plan)?,
         _ => text(&mut out, shown, plan)?,
     }
     out.flush()

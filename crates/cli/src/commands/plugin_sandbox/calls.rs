@@ -116,7 +116,7 @@ const MISSING: &[libc::c_long] = &[
 ];
 
 /// Conditions on the arguments of a call; it is refused if one of the lists holds as a whole. No list: always.
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+type CallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
 pub(super) fn is_supported() -> bool {
     target().is_ok() && Path::new("/proc/sys/kernel/seccomp/actions_avail").exists()
@@ -138,7 +138,7 @@ pub(super) fn refuse(network: bool, rest_is_read_only: bool) -> Result<(), Strin
 }
 
 fn programs(network: bool, rest_is_read_only: bool) -> Result<Vec<BpfProgram>, BackendError> {
-    let mut not_permitted: Rules = OTHERS.iter().map(|call| (*call, Vec::new())).collect();
+    let mut not_permitted: CallRules = OTHERS.iter().map(|call| (*call, Vec::new())).collect();
     not_permitted.extend(machine()?);
     not_permitted.extend(if rest_is_read_only { owners_only()? } else { changes()? });
     let missing = MISSING.iter().map(|call| (*call, Vec::new())).collect();
@@ -165,19 +165,19 @@ fn when<const N: usize>(
 }
 
 /// What depends on the arguments: commands for terminals, limits of other processes.
-fn machine() -> Result<Rules, BackendError> {
+fn machine() -> Result<CallRules, BackendError> {
     let commands = COMMANDS.iter().map(|command| when([(1, Eq, *command)]));
     let limits = SeccompRule::new(vec![
         SeccompCondition::new(0, Dword, Ne, 0)?,
         SeccompCondition::new(2, Qword, Ne, 0)?,
     ])?;
-    Ok(Rules::from([
+    Ok(CallRules::from([
         (libc::SYS_ioctl, commands.collect::<Result<_, _>>()?),
         (libc::SYS_prlimit64, vec![limits]),
     ]))
 }
 
-fn sockets(network: bool) -> Result<Rules, BackendError> {
+fn sockets(network: bool) -> Result<CallRules, BackendError> {
     let family = |family: i32| u64::from(family.unsigned_abs());
     let mut sockets = Vec::new();
     if network {
@@ -187,15 +187,15 @@ fn sockets(network: bool) -> Result<Rules, BackendError> {
         sockets.push(when([(0, Eq, links), (2, Ne, 0)])?);
     }
     let pairs = WANDERING.iter().map(|kind| when([(1, MaskedEq(SOCKET_TYPE), family(*kind))]));
-    Ok(Rules::from([
+    Ok(CallRules::from([
         (libc::SYS_socket, sockets),
         (libc::SYS_socketpair, pairs.collect::<Result<_, _>>()?),
     ]))
 }
 
 /// Refuses all changes of modes, owners, times and attributes. `touch` alone stays: now, for a file that is open.
-fn changes() -> Result<Rules, BackendError> {
-    let mut rules: Rules = CHANGES.iter().map(|call| (*call, Vec::new())).collect();
+fn changes() -> Result<CallRules, BackendError> {
+    let mut rules: CallRules = CHANGES.iter().map(|call| (*call, Vec::new())).collect();
     let unless_nothing_is_named = [1, 2]
         .map(|at| SeccompRule::new(vec![SeccompCondition::new(at, Qword, Ne, 0)?]))
         .into_iter()
@@ -206,7 +206,7 @@ fn changes() -> Result<Rules, BackendError> {
 }
 
 /// Refuses the modes alone that would let others act as the user.
-fn owners_only() -> Result<Rules, BackendError> {
+fn owners_only() -> Result<CallRules, BackendError> {
     let mut rules = made_with_modes()?;
     for (call, at) in [
         (libc::SYS_fchmod, 1),
@@ -222,8 +222,8 @@ fn owners_only() -> Result<Rules, BackendError> {
 }
 
 /// The same for what makes files.
-fn made_with_modes() -> Result<Rules, BackendError> {
-    let mut rules = Rules::new();
+fn made_with_modes() -> Result<CallRules, BackendError> {
+    let mut rules = CallRules::new();
     let create = u64::from(libc::O_CREAT.unsigned_abs());
     // The bit of O_TMPFILE itself; it comes with that of O_DIRECTORY.
     let unnamed = u64::from((libc::O_TMPFILE & !libc::O_DIRECTORY).unsigned_abs());

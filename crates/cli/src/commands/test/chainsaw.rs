@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_apiserver::{Authorization, Request};
+use kiln_apiserver::{ApiRequest, Authorization};
 use kiln_cleanup::TTL_LABEL;
 use kiln_diagnostic::Diagnostic;
 use kiln_object::{EngineNames, Gvk, metadata};
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_suites::chainsaw::{ApiResponse, TestCluster, TestClusters, Waited};
 use kiln_value::{Value, json};
 use kiln_yaml::Document;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use crate::commands::up::config;
 use crate::commands::up::engine::{self, Reached, SandboxEngine, View};
 use crate::commands::up::temp_dir::{PrivateDir, private_dir};
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// How often it is looked whether something happened.
 const LOOK: Duration = Duration::from_millis(5);
@@ -48,7 +48,8 @@ impl TestClusters for Sandboxes<'_> {
     fn cluster(&self) -> Result<Box<dyn TestCluster + '_>, Diagnostic> {
         let directory = private_dir()?;
         let begun = self.runtime.block_on(async {
-            let options = Options { authorization: Authorization::Rbac, ..Options::default() };
+            let options =
+                SandboxOptions { authorization: Authorization::Rbac, ..SandboxOptions::default() };
             let sandbox = Sandbox::start(&options)
                 .await
                 .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
@@ -66,10 +67,10 @@ impl TestClusters for Sandboxes<'_> {
             let view = engine::connected(shown).await?;
             view.at_work(&sandbox).await;
             checks_policies(&sandbox).await;
-            Ok::<_, Failure>((sandbox, engine, view))
+            Ok::<_, CommandFailure>((sandbox, engine, view))
         });
         let (sandbox, engine, view) = begun.map_err(|failure| match failure {
-            Failure::BadInput(problems) => {
+            CommandFailure::BadInput(problems) => {
                 problems.into_iter().next().unwrap_or_else(|| Diagnostic::error("cannot start"))
             }
             other => Diagnostic::error(format!("the sandbox does not start: {other:?}")),
@@ -87,7 +88,7 @@ async fn checks_policies(sandbox: &Sandbox) {
     let is_registered = |kind: &str, name: &str| {
         let plural = format!("{}s", kind.to_lowercase());
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
-        sandbox.send(Request::new("GET", &path)).status == 200
+        sandbox.send(ApiRequest::new("GET", &path)).status == 200
     };
     let [_, _, checks, signs, _] = EngineNames::default().webhook_configurations();
     while !(is_registered(checks.0, &checks.1) && is_registered(signs.0, &signs.1))
@@ -143,7 +144,7 @@ impl TestCluster for Cluster<'_> {
         content_type: &str,
         body: Option<&Value>,
     ) -> ApiResponse {
-        let mut request = Request::new(method, path);
+        let mut request = ApiRequest::new(method, path);
         if let Some(body) = body {
             self.has_ttl.set(self.has_ttl.get() || metadata::label(body, TTL_LABEL).is_some());
             request = request.with_body(content_type, json::to_string(body));

@@ -8,11 +8,11 @@ use kiln_value::json;
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::policy_files::read_all;
 
 /// The definitions that are meant by these words. One that names a set means it; `./argo` is a file.
-pub(super) fn read(words: &[String], global: &Global) -> Result<Vec<Document>, Failure> {
+pub(super) fn read(words: &[String], global: &Global) -> Result<Vec<Document>, CommandFailure> {
     let mut definitions = Vec::new();
     let mut problems = Vec::new();
     for word in words {

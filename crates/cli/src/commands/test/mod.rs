@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_engine::HostAllowlist;
 use kiln_services::Services;
-use kiln_suites::{Files, Options, Report, Selector, Suite};
+use kiln_suites::{Files, Report, Selector, Suite, SuiteOptions};
 use kiln_yaml::{Document, ReadOptions};
 
 use crate::addresses::Fetched;
-use crate::args::{Format, Global, form_or_path, separated};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::args::{Global, OutputFormat, form_or_path, separated};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::file_watch;
 use crate::input;
 use crate::policy_files::kinds_of;
@@ -101,17 +101,17 @@ pub(crate) struct Args {
 /// The names of suites by default.
 const USUAL: [&str; 2] = ["kyverno-test.yaml", "chainsaw-test.yaml"];
 
-pub(super) const FORMS: [Format; 10] = [
-    Format::Text,
-    Format::Table,
-    Format::Yaml,
-    Format::Json,
-    Format::Junit,
-    Format::Markdown,
-    Format::Sarif,
-    Format::Github,
-    Format::Gitlab,
-    Format::Azure,
+pub(super) const FORMS: [OutputFormat; 10] = [
+    OutputFormat::Text,
+    OutputFormat::Table,
+    OutputFormat::Yaml,
+    OutputFormat::Json,
+    OutputFormat::Junit,
+    OutputFormat::Markdown,
+    OutputFormat::Sarif,
+    OutputFormat::Github,
+    OutputFormat::Gitlab,
+    OutputFormat::Azure,
 ];
 
 /// What is the same for all suites of a run.
@@ -226,7 +226,7 @@ impl Run<'_> {
             };
         }
         let services = Services::new(super::run::all(&self.args.allow_service));
-        let options = Options {
+        let options = SuiteOptions {
             services: &services,
             sources: &SystemEnv,
             selector: self.selector.clone(),
@@ -240,7 +240,7 @@ impl Run<'_> {
         let counts = report.counts();
         if counts.broken > 0 {
             // What is wrong has been shown already.
-            return Err(Failure::BadInput(Vec::new()));
+            return Err(CommandFailure::BadInput(Vec::new()));
         }
         // What is excluded has proved nothing.
         let nothing = counts.passed + counts.failed == 0 || counts.not_run > 0;
@@ -257,7 +257,7 @@ impl Run<'_> {
 }
 
 /// The suites at or below paths, in the order of the paths, then of names.
-fn suites(paths: &[String], names: &[&str]) -> Result<Vec<String>, Failure> {
+fn suites(paths: &[String], names: &[&str]) -> Result<Vec<String>, CommandFailure> {
     let mut found = Vec::new();
     for path in paths {
         if !Path::new(path).is_dir() {

@@ -7,29 +7,29 @@ use kiln_value::json;
 use kiln_yaml::emit;
 
 use super::Args;
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::findings::{self, Finding, Level};
 use crate::ui::{Paint, Ui, counted, table};
 
 /// Prints the report in the form that was asked for.
 pub(super) fn report(
     out: &mut impl Paint,
-    format: Format,
+    format: OutputFormat,
     args: &Args,
     report: &Report,
 ) -> io::Result<()> {
     let failed_only = args.fail_only.then(|| only_failed(report));
     let shown = failed_only.as_ref().unwrap_or(report);
     match format {
-        Format::Json => writeln!(out, "{}", json::to_string_pretty(&shown.as_value()))?,
-        Format::Yaml => out.write_all(emit(&shown.as_value()).as_bytes())?,
-        Format::Junit => out.write_all(junit(shown).as_bytes())?,
-        Format::Markdown => markdown(out, shown)?,
-        Format::Table => rows(out, args, shown)?,
-        Format::Sarif | Format::Github | Format::Gitlab | Format::Azure => {
+        OutputFormat::Json => writeln!(out, "{}", json::to_string_pretty(&shown.as_value()))?,
+        OutputFormat::Yaml => out.write_all(emit(&shown.as_value()).as_bytes())?,
+        OutputFormat::Junit => out.write_all(junit(shown).as_bytes())?,
+        OutputFormat::Markdown => markdown(out, shown)?,
+        OutputFormat::Table => rows(out, args, shown)?,
+        OutputFormat::Sarif | OutputFormat::Github | OutputFormat::Gitlab | OutputFormat::Azure => {
             findings::write(out, format, &attention(report))?;
         }
-        Format::Text => {
+        OutputFormat::Text => {
             rows(out, args, shown)?;
             differences(out, shown)?;
             writeln!(out, "{}", summary(report))?;
@@ -75,7 +75,8 @@ pub(super) struct Shown<'s> {
 
 impl<'s> Shown<'s> {
     pub(super) fn new(ui: &'s Ui, args: &'s Args, to_standard_output: bool) -> Self {
-        let streams = to_standard_output && matches!(ui.format(), Format::Text | Format::Table);
+        let streams =
+            to_standard_output && matches!(ui.format(), OutputFormat::Text | OutputFormat::Table);
         Shown { ui, args, streams, number: 0 }
     }
 
@@ -99,7 +100,7 @@ impl<'s> Shown<'s> {
         if !self.streams {
             return self::report(&mut out, self.ui.format(), self.args, report);
         }
-        if self.ui.format() == Format::Text {
+        if self.ui.format() == OutputFormat::Text {
             let failed_only = self.args.fail_only.then(|| only_failed(report));
             differences(&mut out, failed_only.as_ref().unwrap_or(report))?;
             writeln!(out, "{}", summary(report))?;

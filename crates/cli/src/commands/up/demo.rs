@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use kiln_apiserver::Request;
+use kiln_apiserver::ApiRequest;
 use kiln_diagnostic::Diagnostic;
 use kiln_sandbox::Sandbox;
 use kiln_value::{Value, value};
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// How long a step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,13 +33,13 @@ pub(super) fn rule() -> Value {
 /// Creates a namespace, watches the rule work, takes away what it made, watches it come back.
 pub(super) async fn narrate(
     sandbox: &Sandbox,
-    say: impl Fn(&str) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    say: impl Fn(&str) -> Result<(), CommandFailure>,
+) -> Result<(), CommandFailure> {
     say(
         "demo: ClusterPolicy closed-namespaces generates a deny-all NetworkPolicy for each new namespace",
     )?;
     let shop = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
-    let is_there = sandbox.send(Request::new("GET", "/api/v1/namespaces/shop")).status == 200;
+    let is_there = sandbox.send(ApiRequest::new("GET", "/api/v1/namespaces/shop")).status == 200;
     if is_there {
         until(sandbox, "be there", |answer| answer.is_some()).await?;
         say("demo: the namespace shop already exists, with NetworkPolicy shop/default-deny")?;
@@ -56,7 +56,7 @@ pub(super) async fn narrate(
     }
     let uid =
         current(sandbox).and_then(|object| object.str_at(["metadata", "uid"]).map(str::to_owned));
-    sandbox.send(Request::new("DELETE", POLICY));
+    sandbox.send(ApiRequest::new("DELETE", POLICY));
     say("demo: deleted NetworkPolicy shop/default-deny")?;
     let took = until(sandbox, "come back", |answer| {
         answer.is_some_and(|object| object.str_at(["metadata", "uid"]).map(str::to_owned) != uid)
@@ -66,7 +66,7 @@ pub(super) async fn narrate(
 }
 
 fn current(sandbox: &Sandbox) -> Option<Value> {
-    let response = sandbox.send(Request::new("GET", POLICY));
+    let response = sandbox.send(ApiRequest::new("GET", POLICY));
     (response.status == 200).then(|| response.value())
 }
 
@@ -74,7 +74,7 @@ async fn until(
     sandbox: &Sandbox,
     what: &str,
     holds: impl Fn(Option<Value>) -> bool,
-) -> Result<Duration, Failure> {
+) -> Result<Duration, CommandFailure> {
     let began = Instant::now();
     while began.elapsed() < PATIENCE {
         if holds(current(sandbox)) {

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kiln_apiserver::Request;
+use kiln_apiserver::ApiRequest;
 use kiln_diagnostic::Diagnostic;
 use kiln_install::{Crds, Grant, Permissions};
 use kiln_object::{EngineNames, Gvk, ObjectId, metadata};
@@ -17,7 +17,7 @@ use kiln_value::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 
 /// How long the engine may take to put rules to work.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,13 +66,13 @@ impl SandboxEngine {
         kubeconfig: &Path,
         exceptions: Option<&str>,
         reached: Reached,
-    ) -> Result<(Self, oneshot::Receiver<AppState>), Failure> {
-        for object in kiln_install::manifests(&kiln_install::Options {
+    ) -> Result<(Self, oneshot::Receiver<AppState>), CommandFailure> {
+        for object in kiln_install::manifests(&kiln_install::InstallOptions {
             workload: false,
             crds: Crds { own_group: true, ..Crds::default() },
             permissions: Permissions { grant: Grant::Standard, ..Permissions::default() },
             exception_namespaces: exceptions.map(kiln_install::words),
-            ..kiln_install::Options::default()
+            ..kiln_install::InstallOptions::default()
         }) {
             sandbox.apply(&object, "kyverno").map_err(|why| {
                 let what = kiln_object::identity::describe(&object);
@@ -95,7 +95,7 @@ impl SandboxEngine {
         };
         // As in a cluster, each side acts as its account: under `--authorization rbac` it may do what the roles say.
         let accounts = kiln_admission::Settings::new("kyverno");
-        let options = kiln_runtime::Options {
+        let options = kiln_runtime::RuntimeOptions {
             kubeconfig: Some(kubeconfig.to_path_buf()),
             as_controller: Some(accounts.background_user()),
             as_admission: Some(accounts.admission_user()),
@@ -103,7 +103,7 @@ impl SandboxEngine {
             listen,
             webhook_url,
             service,
-            ..kiln_runtime::Options::default()
+            ..kiln_runtime::RuntimeOptions::default()
         };
         let (end, ended) = oneshot::channel();
         let (show, shown) = oneshot::channel();
@@ -134,7 +134,7 @@ impl SandboxEngine {
 /// Waits for the engine to be connected.
 pub(in crate::commands) async fn connected(
     shown: oneshot::Receiver<AppState>,
-) -> Result<View, Failure> {
+) -> Result<View, CommandFailure> {
     match shown.await {
         Ok(shared) => {
             Ok(View { shared, is_late: Cell::new(false), incomplete: RefCell::default() })
@@ -153,19 +153,19 @@ impl View {
         let began = Instant::now();
         loop {
             let waited = began.elapsed() > KINDS_COME;
-            let states: Vec<State> =
+            let states: Vec<EngineState> =
                 stored.iter().map(|policy| self.state(policy, waited)).collect();
-            let reads = *self.shared.work.borrow() == ActivityState::Standby
+            let reads = *self.shared.progress.work.borrow() == ActivityState::Standby
                 || !self.shared.registry.borrow().complete
                 || !self.shared.health.keeps_from_answering().is_empty();
             let patience = if self.is_late.get() { Duration::ZERO } else { PATIENCE };
             let late = began.elapsed() > patience;
             self.is_late.set(late || self.is_late.get());
-            if late || !reads && !states.contains(&State::Unknown) {
+            if late || !reads && !states.contains(&EngineState::Unknown) {
                 let why = |state| match state {
-                    State::Works => None,
-                    State::Broken(why) => Some(why),
-                    State::Unknown => Some("the engine has not loaded it yet".to_owned()),
+                    EngineState::Works => None,
+                    EngineState::Broken(why) => Some(why),
+                    EngineState::Unknown => Some("the engine has not loaded it yet".to_owned()),
                 };
                 let all = stored.into_iter().zip(states);
                 return all.filter_map(|(policy, state)| Some((policy.id, why(state)?))).collect();
@@ -189,12 +189,12 @@ impl View {
 
     /// Whether rules have something to do at once.
     pub(in crate::commands) fn is_busy(&self) -> bool {
-        *self.shared.work.borrow() == ActivityState::Busy
+        *self.shared.progress.work.borrow() == ActivityState::Busy
     }
 
     /// Whether something will be deleted soon because its time has come; `with_ttl` if objects with the TTL label are stored.
     pub(in crate::commands) fn deletes_soon(&self, with_ttl: bool) -> bool {
-        let deletions = *self.shared.deletions.borrow();
+        let deletions = *self.shared.progress.deletions.borrow();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let soon = u64::try_from((now + SOON).as_millis()).unwrap_or(u64::MAX);
         let is_soon = |time: Option<u64>| time.is_some_and(|time| time < soon);
@@ -218,7 +218,7 @@ impl View {
         for gvk in policy_kinds(true).into_iter().chain(cleanup_kinds(true)) {
             let Some(kind) = kinds.get(&gvk) else { continue };
             let path = format!("/apis/{}/{}", gvk.api_version(), kind.plural());
-            let list = sandbox.send(Request::new("GET", &path)).value();
+            let list = sandbox.send(ApiRequest::new("GET", &path)).value();
             let items = list.get("items").and_then(Value::as_list);
             for item in items.into_iter().flat_map(|items| items.iter()) {
                 stored.push(Stored {
@@ -237,16 +237,16 @@ impl View {
 
     /// How it is with a policy. Kinds that it names and that were just defined are served in a moment: they are waited for
     /// once.
-    fn state(&self, policy: &Stored, waited: bool) -> State {
+    fn state(&self, policy: &Stored, waited: bool) -> EngineState {
         let registry = self.shared.registry.borrow();
         let known = registry.policies.iter().find(|known| {
             known.id.same_object(&policy.id)
                 && metadata::uid(&known.object) == Some(policy.uid.as_str())
                 && generation(&known.object) >= policy.generation
         });
-        let Some(known) = known else { return State::Unknown };
+        let Some(known) = known else { return EngineState::Unknown };
         if let Err(why) = &known.compiled {
-            return State::Broken(why.to_string());
+            return EngineState::Broken(why.to_string());
         }
         let unserved = known.compiled.as_ref().map(|sound| {
             let kinds = self.shared.kinds.borrow();
@@ -259,15 +259,17 @@ impl View {
                 self.incomplete.borrow_mut().insert(life.clone());
             }
             return match self.incomplete.borrow().contains(&life) {
-                true => State::Broken(format!("the cluster serves no {}", unserved.join(", "))),
-                false => State::Unknown,
+                true => {
+                    EngineState::Broken(format!("the cluster serves no {}", unserved.join(", ")))
+                }
+                false => EngineState::Unknown,
             };
         }
-        let registered = self.shared.webhooks.borrow();
+        let registered = self.shared.progress.webhooks.borrow();
         let upto = registered.get(&known.id).filter(|(uid, _)| *uid == policy.uid);
         match upto {
-            Some((_, upto)) if *upto >= policy.generation => State::Works,
-            _ => State::Unknown,
+            Some((_, upto)) if *upto >= policy.generation => EngineState::Works,
+            _ => EngineState::Unknown,
         }
     }
 }
@@ -276,7 +278,7 @@ impl View {
 /// it does nothing else.
 fn has_stored_requests(sandbox: &Sandbox) -> bool {
     let path = format!("/apis/kyverno.io/v2/updaterequests?labelSelector={CARRIES}");
-    let list = sandbox.send(Request::new("GET", &path)).value();
+    let list = sandbox.send(ApiRequest::new("GET", &path)).value();
     list.get("items").and_then(Value::as_list).is_some_and(|items| !items.is_empty())
 }
 
@@ -288,7 +290,7 @@ struct Stored {
 }
 
 #[derive(PartialEq)]
-enum State {
+enum EngineState {
     Unknown,
     Broken(String),
     Works,
@@ -306,9 +308,9 @@ pub(super) fn forget_killed(sandbox: &Sandbox, bare: bool) {
     for (kind, name) in EngineNames::default().webhook_configurations() {
         let plural = format!("{}s", kind.to_lowercase());
         let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{name}");
-        let found = sandbox.send(Request::new("GET", &path));
+        let found = sandbox.send(ApiRequest::new("GET", &path));
         if found.status == 200 && !(bare && answers(&found.value())) {
-            sandbox.send(Request::new("DELETE", &path));
+            sandbox.send(ApiRequest::new("DELETE", &path));
         }
     }
     if !bare {
@@ -319,7 +321,7 @@ pub(super) fn forget_killed(sandbox: &Sandbox, bare: bool) {
             lease.namespace,
             lease.name
         );
-        sandbox.send(Request::new("DELETE", &path));
+        sandbox.send(ApiRequest::new("DELETE", &path));
     }
 }
 

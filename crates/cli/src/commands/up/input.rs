@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, SourceLocation};
-use kiln_dialects::{Host, is_not_run};
+use kiln_dialects::{PolicyHost, is_not_run};
 use kiln_object::policy_kinds::is_policy_group;
 use kiln_object::{Gvk, Kinds, ObjectId, identity, list, metadata};
 use kiln_sandbox::Refusal;
@@ -13,7 +13,7 @@ use kiln_value::{Path, Value};
 use kiln_yaml::Document;
 
 use crate::args::Global;
-use crate::exit::Failure;
+use crate::exit::CommandFailure;
 use crate::policy_files::{compile_for_stored, compile_rules, more_kinds, read_all};
 use crate::ui::Ui;
 
@@ -130,7 +130,7 @@ impl Given {
         rules: &[String],
         resources: &[String],
         has_data: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let rules = read_all(rules, global)?;
         let resources = read_all(resources, global)?;
         let mut kinds = Kinds::builtin();
@@ -144,10 +144,10 @@ impl Given {
         let compiled = if has_data {
             compile_for_stored(ui, &all, &kinds)
         } else {
-            compile_rules(ui, Host::Cluster, &all, &[], &kinds)
+            compile_rules(ui, PolicyHost::Cluster, &all, &[], &kinds)
         };
         if compiled.has_errors() {
-            return Err(Failure::BadInput(Vec::new()));
+            return Err(CommandFailure::BadInput(Vec::new()));
         }
         // Of a policy that is not run a note said so; its kind is not served unless a definition is given.
         let is_served = |document: &Document| {

@@ -20,11 +20,11 @@ use clap::ValueEnum;
 use kiln_apiserver::Authorization;
 use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_text::names;
 
 use crate::args::{Global, separated};
-use crate::exit::{CommandOutcome, CommandResult, Failure};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::logging;
 use crate::ui::{Ui, counted};
 use engine::{SandboxEngine, View};
@@ -142,7 +142,7 @@ fn has_data(args: &Args) -> bool {
 }
 
 /// Says something, at once: a script that waits for the line may start.
-fn say(text: &str) -> Result<(), Failure> {
+fn say(text: &str) -> Result<(), CommandFailure> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}")?;
     out.flush()?;
@@ -160,7 +160,7 @@ async fn serve(ui: &Ui, args: &Args, given: &Given) -> CommandResult {
     if args.kubeconfig.is_some() || !args.data.as_ref().is_some_and(|data| data.is_file()) {
         config::keep_foreign(&kubeconfig)?;
     }
-    let options = Options {
+    let options = SandboxOptions {
         listen: args.listen,
         data: args.data.clone(),
         authorization: match args.authorization {
@@ -222,7 +222,7 @@ impl Up<'_> {
             if args.demo {
                 demo::narrate(&self.sandbox, say).await?;
             }
-            Ok::<_, Failure>(())
+            Ok::<_, CommandFailure>(())
         };
         tokio::select! {
             done = work => done?,
@@ -239,7 +239,7 @@ impl Up<'_> {
     }
 
     /// Stores everything in its turn. Rules are at work before other clients are served.
-    async fn begin(&mut self, given: &Given) -> Result<(), Failure> {
+    async fn begin(&mut self, given: &Given) -> Result<(), CommandFailure> {
         engine::forget_killed(&self.sandbox, self.args.bare);
         let [definitions, rules, more_rules, resources] = given.turns(&self.args.namespace);
         let objects = more_rules.len() + resources.len();
@@ -265,7 +265,7 @@ impl Up<'_> {
         Ok(())
     }
 
-    async fn begin_engine(&mut self) -> Result<Option<View>, Failure> {
+    async fn begin_engine(&mut self) -> Result<Option<View>, CommandFailure> {
         if self.args.bare {
             return Ok(None);
         }
@@ -278,7 +278,7 @@ impl Up<'_> {
     }
 
     /// Comes when the engine has ended without being asked to. Its webhooks would refuse what people write.
-    async fn engine_fails(&mut self) -> Failure {
+    async fn engine_fails(&mut self) -> CommandFailure {
         match &mut self.engine {
             Some(engine) => engine.fails().await,
             None => std::future::pending().await,
@@ -298,7 +298,7 @@ impl Up<'_> {
     }
 
     /// Stores objects. One that is refused keeps no other out.
-    async fn store(&mut self, items: &[&Item]) -> Result<(), Failure> {
+    async fn store(&mut self, items: &[&Item]) -> Result<(), CommandFailure> {
         for item in items {
             let (sandbox, object) = (Arc::clone(&self.sandbox), item.object.clone());
             let namespace = self.args.namespace.clone();
@@ -316,7 +316,7 @@ impl Up<'_> {
     }
 
     /// Tells that everything is ready; with a command only what is wrong, so that its output stays clean.
-    fn tell_ready(&self, given: &Given, began: Instant) -> Result<(), Failure> {
+    fn tell_ready(&self, given: &Given, began: Instant) -> Result<(), CommandFailure> {
         let own = usize::from(self.args.demo);
         let (rules, objects) = (given.rules.len() - own, given.resources.len());
         let refused = counted(self.refused, "object was", "objects were");

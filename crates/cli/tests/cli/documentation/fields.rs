@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use kiln_fields::{
-    Field, FieldTable, FieldType, Kind, LABEL_REQUIREMENT, LABEL_SELECTOR, METADATA, Support,
-    chainsaw, deleting, kinds, kubemod, kustomize, kyverno, kyverno_cli, policies, validating,
+    DocumentKind, Field, FieldTable, FieldType, LABEL_REQUIREMENT, LABEL_SELECTOR, METADATA,
+    Support, chainsaw, deleting, kinds, kubemod, kustomize, kyverno, kyverno_cli, policies,
+    validating,
 };
 use kiln_testkit::{difference, project_root};
 use kiln_value::Value;
@@ -356,13 +357,13 @@ fn page_of(table: &'static FieldTable) -> &'static Page {
 }
 
 /// Where documents have a table: kind and path.
-fn places() -> BTreeMap<Id, Vec<(&'static Kind, String)>> {
+fn places() -> BTreeMap<Id, Vec<(&'static DocumentKind, String)>> {
     fn walk(
-        kind: &'static Kind,
+        kind: &'static DocumentKind,
         table: &'static FieldTable,
         path: &str,
         seen: &mut Vec<Id>,
-        found: &mut BTreeMap<Id, Vec<(&'static Kind, String)>>,
+        found: &mut BTreeMap<Id, Vec<(&'static DocumentKind, String)>>,
     ) {
         found.entry(table).or_default().push((kind, path.to_owned()));
         if seen.contains(&(table as Id)) {
@@ -463,7 +464,11 @@ fn meaning_cell(field: &Field) -> String {
     format!("{note}{}{words}{}", field.doc, example.unwrap_or_default())
 }
 
-fn section(page: &Page, table: &'static FieldTable, places: &[(&'static Kind, String)]) -> String {
+fn section(
+    page: &Page,
+    table: &'static FieldTable,
+    places: &[(&'static DocumentKind, String)],
+) -> String {
     // What the page is named after is the document itself.
     let title = if table.title == page.title { "Document" } else { table.title };
     let mut text = format!("\n## {title}\n\n");
@@ -501,9 +506,9 @@ fn section(page: &Page, table: &'static FieldTable, places: &[(&'static Kind, St
     text
 }
 
-fn page_text(page: &Page, places: &BTreeMap<Id, Vec<(&'static Kind, String)>>) -> String {
+fn page_text(page: &Page, places: &BTreeMap<Id, Vec<(&'static DocumentKind, String)>>) -> String {
     let mut text = format!("{FIRST_LINE}# {}\n\n{}\n", page.title, page.intro);
-    let shown: Vec<&Kind> =
+    let shown: Vec<&DocumentKind> =
         kinds().filter(|kind| std::ptr::eq(page_of(kind.table), page)).collect();
     if !shown.is_empty() {
         text.push_str("\n| kind | apiVersion | |\n|---|---|---|\n");

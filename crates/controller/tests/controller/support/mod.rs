@@ -286,7 +286,7 @@ impl World {
     /// Writes a hint down, as a process does that only answers requests.
     pub fn carry(&mut self, hint: &ObservedRequest) {
         self.memory
-            .create(hint.to_request(&Settings::default().update_requests, "kyverno", &[], "1"))
+            .create(hint.to_request(&Settings::default().requests.kind, "kyverno", &[], "1"))
             .unwrap();
     }
 

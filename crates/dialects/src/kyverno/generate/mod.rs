@@ -11,7 +11,7 @@ use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value};
 use kiln_variables::Template;
 
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 use crate::generated_object_fields;
 use crate::kyverno::check;
 use crate::kyverno::filters::holds_variables;
@@ -76,7 +76,7 @@ impl Compiler<'_> {
             unused(&doc.target, word, true);
         }
         if let Some(list) = &doc.data_list {
-            let entry = |(target, data): &(TargetDoc<'_, '_>, Option<Node<'_, '_>>)| {
+            let entry = |(target, data): &(TargetDoc<'_, '_>, Option<DocumentNode<'_, '_>>)| {
                 self.data_entry(target, data.as_ref())
             };
             return list.iter().filter_map(entry).collect();
@@ -263,7 +263,7 @@ impl Compiler<'_> {
     fn data_entry(
         &self,
         target: &TargetDoc<'_, '_>,
-        data: Option<&Node<'_, '_>>,
+        data: Option<&DocumentNode<'_, '_>>,
     ) -> Option<Emitter> {
         let named = self.target(target, Lenient::Yes)?;
         let body = data.map(|data| {
@@ -328,7 +328,7 @@ impl Compiler<'_> {
         })
     }
 
-    fn warn_variables(&self, nodes: &[Option<&Node<'_, '_>>]) {
+    fn warn_variables(&self, nodes: &[Option<&DocumentNode<'_, '_>>]) {
         for node in nodes.iter().flatten().filter(|_| self.synchronize) {
             if holds_variables(node.value) {
                 let message = format!(
@@ -350,7 +350,7 @@ enum Lenient {
     Source,
 }
 
-fn one_way(node: &Node<'_, '_>, ways: &[&str]) {
+fn one_way(node: &DocumentNode<'_, '_>, ways: &[&str]) {
     node.error_with(
         "only one of generate patterns(data, clone, cloneList and foreach) can be specified, nor \
          dataList with one of them",
@@ -359,7 +359,7 @@ fn one_way(node: &Node<'_, '_>, ways: &[&str]) {
 }
 
 /// Warns about a copy that is its own source. Equal text with variables gives equal names, too.
-fn onto_itself(node: &Node<'_, '_>, source: &Source, target: &Target) {
+fn onto_itself(node: &DocumentNode<'_, '_>, source: &Source, target: &Target) {
     let namespace = match &target.namespace {
         TargetNamespace::Written(namespace) => Some(namespace),
         TargetNamespace::None => None,
@@ -395,7 +395,7 @@ fn unused(target: &TargetDoc<'_, '_>, beside: &str, also_namespace: bool) {
     }
 }
 
-fn selector(node: &Node<'_, '_>) -> Template {
+fn selector(node: &DocumentNode<'_, '_>) -> Template {
     let mut wild = false;
     if let Some(Value::Map(labels)) = node.value.get("matchLabels") {
         for (key, value) in labels {
@@ -424,7 +424,7 @@ fn selector(node: &Node<'_, '_>) -> Template {
 }
 
 /// The whole object that a ConfigMap or Secret is when only its data were written.
-fn wrapped(kind: &Str, data: &Node<'_, '_>) -> Option<Value> {
+fn wrapped(kind: &Str, data: &DocumentNode<'_, '_>) -> Option<Value> {
     let (known, field): (&[&str], &str) = match kind.as_str() {
         "ConfigMap" => {
             (&["apiVersion", "kind", "metadata", "data", "binaryData", "immutable"], "data")

@@ -6,7 +6,7 @@ use kiln_value::Value;
 use kiln_variables::Template;
 
 use super::{Compiler, Lenient, Named};
-use crate::document_reader::Node;
+use crate::document_reader::DocumentNode;
 use crate::kyverno::parse::TargetDoc;
 
 impl Compiler<'_> {
@@ -169,8 +169,8 @@ impl Compiler<'_> {
 
     pub(super) fn own_namespace(
         &self,
-        namespace: Option<&Node<'_, '_>>,
-        whole: &Node<'_, '_>,
+        namespace: Option<&DocumentNode<'_, '_>>,
+        whole: &DocumentNode<'_, '_>,
         message: impl FnOnce(&str, &str) -> String,
     ) {
         let Scope::Namespace(own) = self.scope else { return };

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use kiln_dialects::{Compiled, compile};
 use kiln_engine::{
-    Effect, EvalEnv, Event, Limits, ListPage, ListQuery, ReadError, RuleOutcome, RuleSet, View,
+    Effect, EvalEnv, EvaluationLimits, Event, ListPage, ListQuery, ReadError, RuleOutcome, RuleSet,
+    View,
 };
 use kiln_jmespath::AmbientSources;
 use kiln_object::{Gvk, Kinds, ObjectId};
@@ -91,7 +92,7 @@ impl AmbientSources for Fixed {
 
 /// Evaluates all rules for an event.
 pub(crate) fn run(rules: &RuleSet, event: &Event, view: &Objects) -> Vec<RuleOutcome> {
-    run_within(rules, event, view, Limits::default())
+    run_within(rules, event, view, EvaluationLimits::default())
 }
 
 /// Evaluates all rules for an event, within limits.
@@ -99,7 +100,7 @@ pub(crate) fn run_within(
     rules: &RuleSet,
     event: &Event,
     view: &Objects,
-    limits: Limits,
+    limits: EvaluationLimits,
 ) -> Vec<RuleOutcome> {
     let kinds = Kinds::builtin();
     let sources = Fixed(std::cell::Cell::new(0));

@@ -8,14 +8,14 @@ use super::json_syntax;
 use crate::Numbers;
 use crate::error::Refusal;
 use crate::format::{MAX_DEPTH, too_deep};
-use crate::functions::{Call, any, text};
+use crate::functions::{FunctionCall, any, text};
 use crate::marked::{DataPart, Marked};
 use crate::meter::Meter;
 use crate::value::Dyn;
 
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
-pub(crate) fn parse(call: &Call<'_>, a: &[Dyn]) -> Result {
+pub(crate) fn parse(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let source = text(a, 0);
     call.meter.make(source.len() as u64 * 4)?;
     let value = json::parse(source).map_err(|error| {
@@ -24,16 +24,16 @@ pub(crate) fn parse(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::from_value(&value, Numbers::Floats))
 }
 
-pub(crate) fn compact(call: &Call<'_>, a: &[Dyn]) -> Result {
+pub(crate) fn compact(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     with_strings_marked(json::to_go_string(&value_of(any(a, 0), call.meter, 0)?), call.meter)
 }
 
-pub(crate) fn pretty(call: &Call<'_>, a: &[Dyn]) -> Result {
+pub(crate) fn pretty(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let pretty = json::to_go_string_pretty(&value_of(any(a, 0), call.meter, 0)?);
     with_strings_marked(pretty, call.meter)
 }
 
-pub(crate) fn raw(call: &Call<'_>, a: &[Dyn]) -> Result {
+pub(crate) fn raw(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let raw = json::to_canonical_string(&value_of(any(a, 0), call.meter, 0)?);
     // Go escapes what JavaScript takes for line ends, come what may.
     let raw = raw.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029");
@@ -122,7 +122,7 @@ pub(crate) fn value_of(value: &Dyn, meter: &Meter, depth: usize) -> Result<Value
     })
 }
 
-pub(crate) fn copy(call: &Call<'_>, a: &[Dyn]) -> Result {
+pub(crate) fn copy(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     if any(a, 0).is_nil() {
         return Err("reflect: call of reflect.Value.Type on zero Value".into());
     }

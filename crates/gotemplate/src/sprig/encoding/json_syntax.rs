@@ -5,13 +5,13 @@ use kiln_text::quote::quote;
 /// What is wrong with a text; nothing if Go would read it.
 pub(crate) fn problem(source: &str) -> Option<String> {
     let mut scanner =
-        Scanner { bytes: source.as_bytes(), at: 0, open: Vec::new(), too_large: None };
+        JsonScanner { bytes: source.as_bytes(), at: 0, open: Vec::new(), too_large: None };
     scanner.document().err().or(scanner.too_large)
 }
 
 type Scan<R = ()> = Result<R, String>;
 
-struct Scanner<'s> {
+struct JsonScanner<'s> {
     bytes: &'s [u8],
     at: usize,
     /// The objects (`{`) and arrays (`[`) around this place.
@@ -20,7 +20,7 @@ struct Scanner<'s> {
     too_large: Option<String>,
 }
 
-impl Scanner<'_> {
+impl JsonScanner<'_> {
     fn document(&mut self) -> Scan {
         self.value()?;
         loop {

@@ -9,11 +9,11 @@ use data_encoding::BASE32;
 use sha1::Digest as _;
 
 use crate::error::Refusal;
-use crate::functions::Type::Text;
-use crate::functions::{Call, Function, function, text};
+use crate::functions::ParameterType::Text;
+use crate::functions::{FunctionCall, TemplateFunction, function, text};
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("adler32sum", &[Text], None, adler32, "the Adler-32 sum"),
     function("b32dec", &[Text], None, b32dec, "what Base32 says"),
     function("b32enc", &[Text], None, b32enc, "as Base32"),
@@ -25,18 +25,18 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result = std::result::Result<Dyn, Refusal>;
 
-fn charged<'a>(call: &Call<'_>, a: &'a [Dyn]) -> std::result::Result<&'a [u8], Refusal> {
+fn charged<'a>(call: &FunctionCall<'_>, a: &'a [Dyn]) -> std::result::Result<&'a [u8], Refusal> {
     let bytes = text(a, 0).as_bytes();
     call.meter.step(bytes.len() as u64 / 64)?;
     call.meter.make(bytes.len() as u64 * 2)?;
     Ok(bytes)
 }
 
-fn b64enc(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn b64enc(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(STANDARD.encode(charged(call, a)?).into())
 }
 
-fn b64dec(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn b64dec(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(match base64_decoded(charged(call, a)?) {
         Ok(bytes) => Dyn::bytes(&bytes),
         Err(problem) => problem.into(),
@@ -99,11 +99,11 @@ pub(super) fn base64_decoded(encoded: &[u8]) -> std::result::Result<Vec<u8>, Str
     }
 }
 
-fn b32enc(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn b32enc(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(BASE32.encode(charged(call, a)?).into())
 }
 
-fn b32dec(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn b32dec(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(match base32_decoded(charged(call, a)?) {
         Ok(bytes) => Dyn::bytes(&bytes),
         Err(problem) => problem.into(),
@@ -155,15 +155,15 @@ fn hexadecimal(bytes: &[u8]) -> Dyn {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
-fn sha1sum(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn sha1sum(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(hexadecimal(&sha1::Sha1::digest(charged(call, a)?)))
 }
 
-fn sha256sum(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn sha256sum(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(hexadecimal(&sha2::Sha256::digest(charged(call, a)?)))
 }
 
-fn adler32(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn adler32(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let (mut low, mut high) = (1_u32, 0_u32);
     for byte in charged(call, a)? {
         low = (low + u32::from(*byte)) % 65_521;

@@ -11,7 +11,7 @@ pub(super) enum Decimal {
     Float(f64),
 }
 
-pub(super) type Operation = fn(Decimal, Decimal) -> Result<Decimal, Refusal>;
+pub(super) type DecimalOperation = fn(Decimal, Decimal) -> Result<Decimal, Refusal>;
 
 /// Quotients have so many places.
 const PLACES: i32 = 16;

@@ -9,11 +9,11 @@ use decimal::Decimal;
 
 use crate::error::Refusal;
 use crate::format;
-use crate::functions::Type::{Any, Float, Int, Text};
-use crate::functions::{Call, Function, any, function, int, text};
+use crate::functions::ParameterType::{Any, Float, Int, Text};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, int, text};
 use crate::value::{Dyn, Elem};
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("add", &[], Some(Any), add, "the sum"),
     function("add1", &[Any], None, add1, "one more"),
     function("add1f", &[Any], None, add1f, "one more, as a float"),
@@ -45,19 +45,19 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
-fn add(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn add(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(a.iter().map(int_of).fold(0, i64::wrapping_add)))
 }
 
-fn add1(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn add1(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(int_of(any(a, 0)).wrapping_add(1)))
 }
 
-fn sub(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn sub(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(int_of(any(a, 0)).wrapping_sub(int_of(any(a, 1)))))
 }
 
-fn mul(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn mul(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(a.iter().map(int_of).fold(1, i64::wrapping_mul)))
 }
 
@@ -68,27 +68,27 @@ fn divisor(a: &[Dyn]) -> Result<i64> {
     }
 }
 
-fn div(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn div(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(int_of(any(a, 0)).wrapping_div(divisor(a)?)))
 }
 
-fn modulo(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn modulo(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(int_of(any(a, 0)).wrapping_rem(divisor(a)?)))
 }
 
-fn max(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn max(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(a.iter().map(int_of).max().unwrap_or(0)))
 }
 
-fn min(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn min(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(a.iter().map(int_of).min().unwrap_or(0)))
 }
 
-fn maxf(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn maxf(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Float(a.iter().map(float_of).fold(f64::NEG_INFINITY, f64::max)))
 }
 
-fn minf(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn minf(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Float(a.iter().map(float_of).fold(f64::INFINITY, f64::min)))
 }
 
@@ -100,42 +100,42 @@ fn decimal_of(float: f64) -> Result<Decimal> {
     Ok(Decimal::from_float(float))
 }
 
-fn folded(a: &[Dyn], by: decimal::Operation) -> Result {
+fn folded(a: &[Dyn], by: decimal::DecimalOperation) -> Result {
     let mut numbers = a.iter().map(|value| decimal_of(float_of(value)));
     let first = numbers.next().unwrap_or_else(|| decimal_of(0.0))?;
     let result = numbers.try_fold(first, |left, right| by(left, right?))?;
     Ok(Dyn::Float(result.to_float()))
 }
 
-fn addf(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn addf(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     folded(a, decimal::add)
 }
 
-fn add1f(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn add1f(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     folded(&[any(a, 0).clone(), Dyn::Int(1)], decimal::add)
 }
 
-fn subf(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn subf(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     folded(a, decimal::subtract)
 }
 
-fn mulf(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn mulf(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     folded(a, decimal::multiply)
 }
 
-fn divf(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn divf(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     folded(a, decimal::divide)
 }
 
-fn ceil(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn ceil(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Float(float_of(any(a, 0)).ceil()))
 }
 
-fn floor(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn floor(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Float(float_of(any(a, 0)).floor()))
 }
 
-fn round(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn round(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let up_from = a.get(2).map_or(0.5, float_of);
     let power = 10_f64.powf(int(a, 1) as f64);
     let digits = power * float_of(any(a, 0));
@@ -144,19 +144,19 @@ fn round(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Float(rounded / power))
 }
 
-fn to_int(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_int(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int(int_of(any(a, 0))))
 }
 
-fn to_int64(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_int64(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int64(int_of(any(a, 0))))
 }
 
-fn float64(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn float64(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Float(float_of(any(a, 0))))
 }
 
-fn atoi(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn atoi(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::Int(match text(a, 0).parse::<i64>() {
         Ok(int) => int,
         Err(error) => match error.kind() {
@@ -167,12 +167,12 @@ fn atoi(_: &Call<'_>, a: &[Dyn]) -> Result {
     }))
 }
 
-fn to_decimal(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_decimal(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let digits = format::plain(any(a, 0), call.meter)?;
     Ok(Dyn::Int64(i64::from_str_radix(&digits, 8).unwrap_or(0)))
 }
 
-fn numbers(call: &Call<'_>, start: i64, stop: i64, step: i64) -> Result<Vec<i64>> {
+fn numbers(call: &FunctionCall<'_>, start: i64, stop: i64, step: i64) -> Result<Vec<i64>> {
     let mut numbers = Vec::new();
     if step == 0 || (stop < start) != (step < 0) {
         return Ok(numbers);
@@ -192,16 +192,16 @@ fn list(numbers: Vec<i64>) -> Dyn {
     Dyn::list_of(Elem::Int, numbers.into_iter().map(Dyn::Int).collect())
 }
 
-fn until(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn until(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let stop = int(a, 0);
     numbers(call, 0, stop, if stop < 0 { -1 } else { 1 }).map(list)
 }
 
-fn until_step(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn until_step(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     numbers(call, int(a, 0), int(a, 1), int(a, 2)).map(list)
 }
 
-fn seq(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn seq(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let (start, step, end) = match a.len() {
         1 => (1, None, int(a, 0)),
         2 => (int(a, 0), None, int(a, 1)),

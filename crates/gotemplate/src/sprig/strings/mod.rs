@@ -10,12 +10,12 @@ use kiln_value::Str;
 use super::convert::{text_of, texts_of};
 use crate::error::Refusal;
 use crate::format::{self, Sink};
-use crate::functions::Type::{Any, Int, Text};
-use crate::functions::{Call, Function, any, function, int, text};
+use crate::functions::ParameterType::{Any, Int, Text};
+use crate::functions::{FunctionCall, TemplateFunction, any, function, int, text};
 use crate::marked::Marked;
 use crate::value::Dyn;
 
-pub(super) const TABLE: &[Function] = &[
+pub(super) const TABLE: &[TemplateFunction] = &[
     function("abbrev", &[Int, Text], None, abbrev, "cut with dots at the end"),
     function("abbrevboth", &[Int, Int, Text], None, abbrev_both, "cut with dots at both ends"),
     function("camelcase", &[Text], None, camelcase, "in CamelCase"),
@@ -83,19 +83,19 @@ pub(super) const TABLE: &[Function] = &[
 
 type Result<R = Dyn> = std::result::Result<R, Refusal>;
 
-fn hello(_: &Call<'_>, _: &[Dyn]) -> Result {
+fn hello(_: &FunctionCall<'_>, _: &[Dyn]) -> Result {
     Ok("Hello!".into())
 }
 
-fn upper(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn upper(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(to_upper(text(a, 0)).into())
 }
 
-fn lower(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn lower(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(to_lower(text(a, 0)).into())
 }
 
-fn title(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn title(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     // Go's Title: letters, digits and underscores continue a word, other ASCII ends it.
     let separates = |c: char| match c {
         '_' => false,
@@ -110,7 +110,7 @@ fn title(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(titled.collect::<String>().into())
 }
 
-fn untitle(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn untitle(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut at_start = true;
     let untitled = text(a, 0).chars().map(|c| {
         let started = std::mem::replace(&mut at_start, c.is_whitespace());
@@ -119,20 +119,20 @@ fn untitle(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(untitled.collect::<String>().into())
 }
 
-fn swapcase(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn swapcase(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let swap = |c: char| if c.is_uppercase() { case::lower(c) } else { case::upper(c) };
     Ok(text(a, 0).chars().map(swap).collect::<String>().into())
 }
 
-fn snakecase(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn snakecase(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(case::separated(text(a, 0), '_').into())
 }
 
-fn kebabcase(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn kebabcase(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(case::separated(text(a, 0), '-').into())
 }
 
-fn camelcase(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn camelcase(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(case::camel(text(a, 0)).into())
 }
 
@@ -144,24 +144,24 @@ fn stretch(a: &[Dyn], at: usize, part: impl FnOnce(&str) -> &str) -> Dyn {
     }
 }
 
-fn trim(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn trim(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(stretch(a, 0, str::trim))
 }
 
-fn trim_all(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn trim_all(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let cut = text(a, 0);
     Ok(stretch(a, 1, |text| text.trim_matches(|c| cut.contains(c))))
 }
 
-fn trim_prefix(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn trim_prefix(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(stretch(a, 1, |whole| whole.strip_prefix(text(a, 0)).unwrap_or(whole)))
 }
 
-fn trim_suffix(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn trim_suffix(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(stretch(a, 1, |whole| whole.strip_suffix(text(a, 0)).unwrap_or(whole)))
 }
 
-fn nospace(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn nospace(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let source = text(a, 0);
     match latin(source).any(char::is_whitespace) {
         true => Ok(latin(source).filter(|c| !c.is_whitespace()).collect::<String>().into()),
@@ -169,7 +169,7 @@ fn nospace(_: &Call<'_>, a: &[Dyn]) -> Result {
     }
 }
 
-fn initials(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn initials(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let source: String = latin(text(a, 0)).collect();
     let words = source.split_whitespace();
     Ok(words.filter_map(|word| word.chars().next()).collect::<String>().into())
@@ -180,19 +180,19 @@ fn latin(text: &str) -> impl Iterator<Item = char> {
     text.bytes().map(char::from)
 }
 
-fn contains(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn contains(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(text(a, 1).contains(text(a, 0)).into())
 }
 
-fn has_prefix(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn has_prefix(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(text(a, 1).starts_with(text(a, 0)).into())
 }
 
-fn has_suffix(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn has_suffix(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(text(a, 1).ends_with(text(a, 0)).into())
 }
 
-fn repeat(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn repeat(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let Ok(count) = usize::try_from(int(a, 0)) else {
         return Err("strings: negative Repeat count".into());
     };
@@ -201,7 +201,7 @@ fn repeat(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(out.text.into())
 }
 
-fn replace(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn replace(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let (old, new, source) = (text(a, 0), text(a, 1), text(a, 2));
     let count = source.matches(old).count() as u64;
     call.meter.make(source.len() as u64 + count.saturating_mul(new.len() as u64))?;
@@ -229,19 +229,19 @@ fn replace(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(out.finish().into())
 }
 
-fn plural(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn plural(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     Ok(text(a, usize::from(int(a, 2) != 1)).into())
 }
 
-fn indent(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn indent(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     indented(call, a, "")
 }
 
-fn nindent(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn nindent(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     indented(call, a, "\n")
 }
 
-fn indented(call: &Call<'_>, a: &[Dyn], before: &str) -> Result {
+fn indented(call: &FunctionCall<'_>, a: &[Dyn], before: &str) -> Result {
     let Ok(spaces) = usize::try_from(int(a, 0)) else {
         return Err("strings: negative Repeat count".into());
     };
@@ -261,7 +261,7 @@ fn indented(call: &Call<'_>, a: &[Dyn], before: &str) -> Result {
     Ok(out.finish().into())
 }
 
-fn substr(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn substr(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let (start, end, bytes) = (int(a, 0), int(a, 1), text(a, 2).as_bytes());
     let length = bytes.len();
     let position = |at: i64| usize::try_from(at).unwrap_or(0);
@@ -288,7 +288,7 @@ fn substr(_: &Call<'_>, a: &[Dyn]) -> Result {
     }
 }
 
-fn trunc(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn trunc(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let (count, bytes) = (int(a, 0), text(a, 1).as_bytes());
     let size = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     Ok(if count < 0 && size < bytes.len() {
@@ -300,15 +300,15 @@ fn trunc(_: &Call<'_>, a: &[Dyn]) -> Result {
     })
 }
 
-fn quote(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn quote(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     quoted(call, a, go_quote)
 }
 
-fn squote(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn squote(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     quoted(call, a, |text| format!("'{text}'"))
 }
 
-fn quoted(call: &Call<'_>, a: &[Dyn], wrap: fn(&str) -> String) -> Result {
+fn quoted(call: &FunctionCall<'_>, a: &[Dyn], wrap: fn(&str) -> String) -> Result {
     let mut out = Sink::new(call.meter);
     for value in a.iter().filter(|value| !value.is_nil()) {
         if !out.text.is_empty() {
@@ -324,7 +324,7 @@ fn quoted(call: &Call<'_>, a: &[Dyn], wrap: fn(&str) -> String) -> Result {
     Ok(out.finish().into())
 }
 
-fn cat(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn cat(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut out = Sink::new(call.meter);
     for (position, value) in a.iter().filter(|value| !value.is_nil()).enumerate() {
         if position > 0 {
@@ -335,15 +335,15 @@ fn cat(call: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(out.finish().into())
 }
 
-fn to_string(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_string(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     text_of(any(a, 0), call.meter).map(Dyn::Text)
 }
 
-fn to_strings(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn to_strings(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     texts_of(any(a, 0), call.meter).map(Dyn::texts)
 }
 
-fn join(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn join(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let mut out = Sink::new(call.meter);
     for (position, part) in texts_of(any(a, 1), call.meter)?.iter().enumerate() {
         if position > 0 {
@@ -359,7 +359,7 @@ fn join(call: &Call<'_>, a: &[Dyn]) -> Result {
 
 /// The parts of a text. Go splits by the empty text into characters.
 fn parts<'t>(
-    call: &Call<'_>,
+    call: &FunctionCall<'_>,
     separator: &str,
     text: &'t str,
     most: Option<usize>,
@@ -382,11 +382,11 @@ fn numbered(parts: Vec<&str>) -> Dyn {
     Dyn::text_map(named.map(|(at, part)| (Str::from(format!("_{at}")), Dyn::from(part))))
 }
 
-fn split(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn split(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     parts(call, text(a, 0), text(a, 1), None).map(numbered)
 }
 
-fn splitn(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn splitn(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     // Go: a negative count is not a limit, 0 gives nothing.
     let most = usize::try_from(int(a, 1)).ok();
     if most == Some(0) {
@@ -395,11 +395,11 @@ fn splitn(call: &Call<'_>, a: &[Dyn]) -> Result {
     parts(call, text(a, 0), text(a, 2), most).map(numbered)
 }
 
-fn split_list(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn split_list(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     parts(call, text(a, 0), text(a, 1), None).map(Dyn::texts)
 }
 
-fn abbrev(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn abbrev(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let width = int(a, 0);
     if width < 4 {
         return Ok(any(a, 1).clone());
@@ -407,7 +407,7 @@ fn abbrev(_: &Call<'_>, a: &[Dyn]) -> Result {
     Ok(Dyn::bytes(&abbreviated(text(a, 1).as_bytes(), 0, size(width))))
 }
 
-fn abbrev_both(_: &Call<'_>, a: &[Dyn]) -> Result {
+fn abbrev_both(_: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let (left, right) = (int(a, 0), int(a, 1));
     if right < 4 || left > 0 && right < 7 {
         return Ok(any(a, 2).clone());
@@ -439,16 +439,22 @@ fn abbreviated(bytes: &[u8], offset: usize, width: usize) -> Vec<u8> {
     [b"...".as_slice(), &bytes[bytes.len() - kept..]].concat()
 }
 
-fn wrap(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn wrap(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     wrapped(call, text(a, 1), int(a, 0), "\n", false)
 }
 
-fn wrap_with(call: &Call<'_>, a: &[Dyn]) -> Result {
+fn wrap_with(call: &FunctionCall<'_>, a: &[Dyn]) -> Result {
     let between = if text(a, 1).is_empty() { "\n" } else { text(a, 1) };
     wrapped(call, text(a, 2), int(a, 0), between, true)
 }
 
-fn wrapped(call: &Call<'_>, text: &str, width: i64, between: &str, cut_words: bool) -> Result {
+fn wrapped(
+    call: &FunctionCall<'_>,
+    text: &str,
+    width: i64,
+    between: &str,
+    cut_words: bool,
+) -> Result {
     let bytes = text.as_bytes();
     let width = usize::try_from(width).unwrap_or(1).max(1);
     let mut out = Vec::new();

@@ -43,9 +43,9 @@ pub(super) struct Element<'d> {
 
 /// Elements one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'d>(pub(super) &'d [u8]);
+pub(super) struct DerReader<'d>(pub(super) &'d [u8]);
 
-impl<'d> Reader<'d> {
+impl<'d> DerReader<'d> {
     pub(super) fn is_empty(self) -> bool {
         self.0.is_empty()
     }
@@ -103,8 +103,8 @@ impl<'d> Reader<'d> {
 }
 
 impl<'d> Element<'d> {
-    pub(super) fn inside(self) -> Reader<'d> {
-        Reader(self.content)
+    pub(super) fn inside(self) -> DerReader<'d> {
+        DerReader(self.content)
     }
 
     /// The elements inside.
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn elements_keep_to_their_bytes() {
-        let mut reader = Reader(&[0x30, 3, 1, 1, 0xff, 2, 1, 5]);
+        let mut reader = DerReader(&[0x30, 3, 1, 1, 0xff, 2, 1, 5]);
         let sequence = reader.expect(SEQUENCE).unwrap();
         assert!(sequence.elements().unwrap()[0].boolean().unwrap());
         assert_eq!(reader.expect(INTEGER).unwrap().small(), Ok(5));
@@ -259,7 +259,7 @@ mod tests {
             &[0x1f, 1, 1],
             &[0x30],
         ] {
-            assert!(Reader(bad).next().is_err(), "{bad:?}");
+            assert!(DerReader(bad).next().is_err(), "{bad:?}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kiln_value::{Map, Value};
 
 use super::der::{
-    BOOLEAN, Element, IA5_STRING, INTEGER, OBJECT_ID, OCTET_STRING, Reader, Result, SEQUENCE,
+    BOOLEAN, DerReader, Element, IA5_STRING, INTEGER, OBJECT_ID, OCTET_STRING, Result, SEQUENCE,
     explicit, implicit,
 };
 use super::{base64, list, object_id};
@@ -58,7 +58,7 @@ fn purpose(id: &[u32]) -> Option<i64> {
 ///
 /// Answers whether the extension is understood.
 pub(super) fn apply(extension: &Extension<'_>, fields: &mut Map) -> Result<bool> {
-    let value = Reader(extension.value);
+    let value = DerReader(extension.value);
     match extension.id.as_slice() {
         [2, 5, 29, 14] => {
             let id = whole(value, OCTET_STRING)?;
@@ -131,7 +131,7 @@ pub(super) fn apply(extension: &Extension<'_>, fields: &mut Map) -> Result<bool>
     Ok(true)
 }
 
-fn whole<'d>(mut value: Reader<'d>, tag: u8) -> Result<Element<'d>> {
+fn whole<'d>(mut value: DerReader<'d>, tag: u8) -> Result<Element<'d>> {
     let element = value.expect(tag)?;
     value.end()?;
     Ok(element)

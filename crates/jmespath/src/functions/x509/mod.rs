@@ -10,16 +10,16 @@ use ::base64::engine::general_purpose::STANDARD;
 use kiln_value::{Key, Map, Value};
 
 use self::der::{
-    BIT_STRING, BMP_STRING, BOOLEAN, Element, IA5_STRING, INTEGER, NUMERIC_STRING, OBJECT_ID,
-    OCTET_STRING, PRINTABLE_STRING, Reader, Result, SEQUENCE, SET, T61_STRING, UTF8_STRING,
+    BIT_STRING, BMP_STRING, BOOLEAN, DerReader, Element, IA5_STRING, INTEGER, NUMERIC_STRING,
+    OBJECT_ID, OCTET_STRING, PRINTABLE_STRING, Result, SEQUENCE, SET, T61_STRING, UTF8_STRING,
     explicit,
 };
 use self::extensions::Extension;
-use super::{Arguments, Function, STRING, function, parameter};
+use super::{Arguments, JmesPathFunction, STRING, function, parameter};
 use crate::eval::EvalFault;
 use crate::number;
 
-pub(super) static FUNCTIONS: &[Function] = &[function(
+pub(super) static FUNCTIONS: &[JmesPathFunction] = &[function(
     "x509_decode",
     &[parameter("pem", STRING)],
     "object",
@@ -133,7 +133,7 @@ const CERTIFICATE_FLAGS: [&str; 7] = [
 ];
 
 fn certificate(bytes: &[u8]) -> Result<Value> {
-    let mut outer = Reader(bytes);
+    let mut outer = DerReader(bytes);
     let certificate = outer.expect(SEQUENCE)?;
     outer.end()?;
     let mut parts = certificate.inside();
@@ -200,7 +200,7 @@ fn certificate(bytes: &[u8]) -> Result<Value> {
 }
 
 fn request(bytes: &[u8]) -> Result<Value> {
-    let mut outer = Reader(bytes);
+    let mut outer = DerReader(bytes);
     let request = outer.expect(SEQUENCE)?;
     outer.end()?;
     let mut parts = request.inside();
@@ -281,7 +281,7 @@ fn rsa_key(info: Element<'_>) -> Result<Value> {
         return Err("the key is not an RSA key".to_owned());
     }
     let (key, _) = parts.expect(BIT_STRING)?.bits()?;
-    let mut numbers = Reader(key).expect(SEQUENCE)?.inside();
+    let mut numbers = DerReader(key).expect(SEQUENCE)?.inside();
     let modulus = numbers.expect(INTEGER)?.decimal()?;
     let exponent = numbers.expect(INTEGER)?.small()?;
     let mut fields = Map::new();
@@ -314,7 +314,7 @@ fn signature_algorithm(algorithm: Element<'_>) -> Result<i64> {
 }
 
 /// RSA-PSS names its digest in its parameters.
-fn pss_algorithm(mut inside: Reader<'_>) -> i64 {
+fn pss_algorithm(mut inside: DerReader<'_>) -> i64 {
     let mut digest = || -> Result<Vec<u32>> {
         let parameters = inside.expect(SEQUENCE)?;
         let digest = parameters.inside().expect(explicit(0))?;

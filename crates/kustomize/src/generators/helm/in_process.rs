@@ -62,7 +62,7 @@ impl Chart {
         &self,
         helm: HelmVersion,
         session: &Session<'_>,
-    ) -> Result<kiln_chart::Options> {
+    ) -> Result<kiln_chart::ChartOptions> {
         let chart = &self.chart;
         let given = session.options.helm.clone().unwrap_or_default();
         let name = match (chart.release_name.as_str(), chart.name_template.as_str()) {
@@ -86,7 +86,7 @@ impl Chart {
         } else {
             chart.api_versions.clone()
         };
-        Ok(kiln_chart::Options {
+        Ok(kiln_chart::ChartOptions {
             helm,
             release: Release { name, namespace, is_upgrade: false },
             kube_version,
@@ -94,7 +94,7 @@ impl Chart {
             include_crds: chart.include_crds,
             skip_tests: chart.skip_tests,
             no_hooks: chart.skip_hooks,
-            ..kiln_chart::Options::default()
+            ..kiln_chart::ChartOptions::default()
         })
     }
 
@@ -114,7 +114,7 @@ impl Chart {
     /// The chart in its directory, packaged beside it, or from where it is published. Whether it was packaged.
     fn load(
         &self,
-        options: &kiln_chart::Options,
+        options: &kiln_chart::ChartOptions,
         session: &Session<'_>,
     ) -> Result<(kiln_chart::Chart, bool)> {
         let directory = self.chart_directory();

@@ -5,7 +5,7 @@ use kiln_value::value;
 use super::*;
 use crate::load::decode::Decode;
 use crate::load::fs::{FileError, FileSystem, Memory, Resolved};
-use crate::{Build, ChartRenderer, Diagnostic, Helm, Options, Programs};
+use crate::{Build, BuildOptions, ChartRenderer, Diagnostic, Helm, Programs};
 
 #[test]
 fn values_merge_map_by_map() {
@@ -71,11 +71,11 @@ fn build(
     kustomization: &str,
     charts: &[&str],
 ) -> (Vec<Command>, std::result::Result<String, Diagnostic>) {
-    build_with(Options::default(), kustomization, charts)
+    build_with(BuildOptions::default(), kustomization, charts)
 }
 
 fn build_with(
-    options: Options,
+    options: BuildOptions,
     kustomization: &str,
     charts: &[&str],
 ) -> (Vec<Command>, std::result::Result<String, Diagnostic>) {
@@ -86,7 +86,7 @@ fn build_with(
     for chart in charts {
         tree.write(&format!("{chart}/values.yaml"), "y: 2\n");
     }
-    let options = Options { helm: Some(by_program()), ..options };
+    let options = BuildOptions { helm: Some(by_program()), ..options };
     let asked = Asked::default();
     let built = Build::new(&Linked(tree), &options).programs(&asked).run("/app");
     let built = built.map(|output| output.yaml).map_err(|failed| failed.error.into());
@@ -189,7 +189,7 @@ fn no_field_of_a_chart_leads_out() {
 #[test]
 fn helm_is_asked_with_everything_that_a_chart_says() {
     let text = "namespace: shop\nhelmCharts: [{name: web, version: 1.2.3, repo: 'https://charts.example', releaseName: r, additionalValuesFiles: [more.yaml], apiVersions: [a/v1, b/v1], kubeVersion: '1.33', nameTemplate: x, includeCRDs: true, configHome: conf}]\n";
-    let allowed = Options { enable_exec: true, ..Options::default() };
+    let allowed = BuildOptions { enable_exec: true, ..BuildOptions::default() };
     let (asked, built) = build_with(allowed, text, &["app/charts/web-1.2.3/web"]);
     built.unwrap();
     let template = asked.last().unwrap();
@@ -238,7 +238,7 @@ fn build_in_process(kustomization: &str, helm: Helm) -> std::result::Result<Stri
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\n  namespace: {{ .Release.Namespace }}\n\
              data:\n  text: {{ .Values.text }}\n  secret: {{ if .Values.secret }}{{ .Values.secret }}{{ else }}{{ randAlpha 4 }}{{ end }}\n",
         );
-    let options = Options { helm: Some(helm), ..Options::default() };
+    let options = BuildOptions { helm: Some(helm), ..BuildOptions::default() };
     // Nothing may be started.
     let asked = Asked::default();
     let built = Build::new(&tree, &options).programs(&asked).run("/app");

@@ -13,11 +13,11 @@ use crate::load::decode::Decode;
 use crate::load::fs::{FileError, FileSystem, Memory, Resolved};
 use crate::load::remote::Repository;
 use crate::local::git_words;
-use crate::{Build, ChartRenderer, Helm, Options};
+use crate::{Build, BuildOptions, ChartRenderer, Helm};
 
 /// A host that remembers what was read, run and fetched. `/app/link` leads to `/outside`.
 #[derive(Default)]
-struct Host {
+struct RecordingHost {
     tree: Memory,
     read: RefCell<Vec<String>>,
     run: RefCell<Vec<Command>>,
@@ -31,7 +31,7 @@ fn followed(path: &str) -> String {
     }
 }
 
-impl FileSystem for Host {
+impl FileSystem for RecordingHost {
     fn resolve(&self, path: &str) -> std::result::Result<Resolved, FileError> {
         self.tree.resolve(&followed(path))
     }
@@ -51,7 +51,7 @@ impl FileSystem for Host {
     }
 }
 
-impl Programs for Host {
+impl Programs for RecordingHost {
     fn run(&self, command: &Command) -> Result<Finished> {
         self.run.borrow_mut().push(command.clone());
         let output = match command.arguments.first() {
@@ -66,7 +66,7 @@ impl Programs for Host {
     }
 }
 
-impl Fetch for Host {
+impl Fetch for RecordingHost {
     fn get(&self, url: &str) -> Result<Vec<u8>> {
         Err(Error::http(format!("{url} is not there")))
     }
@@ -139,21 +139,21 @@ fn complete(kustomization: Value) -> Value {
 }
 
 /// Builds a kustomization that may do everything.
-fn build(kustomization: &Value) -> (Host, String) {
-    let host = Host {
+fn build(kustomization: &Value) -> (RecordingHost, String) {
+    let host = RecordingHost {
         tree: Memory::new()
             .with("app/kustomization.yaml", kiln_yaml::emit(kustomization))
             .with("app/pod.yaml", POD)
             .with("app/inside.yaml", POD)
             .with("app/charts/web/values.yaml", "a: 1\n")
             .with("outside/inside.yaml", "token: s3cr3t\n"),
-        ..Host::default()
+        ..RecordingHost::default()
     };
-    let options = Options {
+    let options = BuildOptions {
         enable_plugins: true,
         enable_exec: true,
         helm: Some(Helm { renderer: ChartRenderer::Program, ..Helm::default() }),
-        ..Options::default()
+        ..BuildOptions::default()
     };
     let built = Build::new(&host, &options).fetch(&host).programs(&host).run("/app");
     let said = match built {

@@ -12,8 +12,8 @@ use kiln_runtime::events::Happened;
 use kiln_runtime::health::Health;
 use kiln_runtime::metrics::Metrics;
 use kiln_runtime::policy_store::{Registry, StoredPolicy, compile};
-use kiln_runtime::serve::{Limits, serve_on};
-use kiln_runtime::{AppState, Client, Options};
+use kiln_runtime::serve::{ConnectionLimits, serve_on};
+use kiln_runtime::{AppState, Client, Clients, NewsChannels, PartProgress, RuntimeOptions};
 use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -68,8 +68,8 @@ pub(crate) struct Running {
 
 /// What a server is started with.
 pub(crate) struct Setup {
-    pub(crate) limits: Limits,
-    pub(crate) options: Options,
+    pub(crate) limits: ConnectionLimits,
+    pub(crate) options: RuntimeOptions,
     pub(crate) policies: String,
     /// Where the API server is.
     pub(crate) cluster: String,
@@ -78,8 +78,8 @@ pub(crate) struct Setup {
 impl Default for Setup {
     fn default() -> Self {
         Setup {
-            limits: Limits::default(),
-            options: Options::default(),
+            limits: ConnectionLimits::default(),
+            options: RuntimeOptions::default(),
             policies: POLICIES.to_owned(),
             // A cluster that does not answer: reviews of plain rules need none.
             cluster: "http://127.0.0.1:1".to_owned(),
@@ -87,7 +87,7 @@ impl Default for Setup {
     }
 }
 
-pub(crate) async fn start(limits: Limits) -> Running {
+pub(crate) async fn start(limits: ConnectionLimits) -> Running {
     start_with(Setup { limits, ..Setup::default() }).await
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn kubeconfig(cluster: &str) -> (tempfile::TempDir, std::path::PathBu
 pub(crate) async fn start_with(setup: Setup) -> Running {
     let (folder, file) = kubeconfig(&setup.cluster);
     let _ = ring::default_provider().install_default();
-    let options = Options { kubeconfig: Some(file), ..setup.options };
+    let options = RuntimeOptions { kubeconfig: Some(file), ..setup.options };
     let client = Client::connect(&options, None).await.unwrap();
     let builtin = Kinds::builtin();
     let documents =
@@ -132,20 +132,22 @@ pub(crate) async fn start_with(setup: Setup) -> Running {
     let (happened_sender, happened) = mpsc::channel(16);
     let shared = AppState {
         options: Arc::new(options),
-        controller: client.clone(),
-        admission: client.clone(),
-        cleanup: client,
+        clients: Clients { controller: client.clone(), admission: client.clone(), cleanup: client },
         kinds,
         rumours: kiln_runtime::discovery::Rumours::default(),
         registry,
         globals: watch::Sender::new(Arc::default()),
-        hints: hints_sender,
-        webhooks: watch::Sender::new(BTreeMap::new()),
-        happened: happened_sender,
-        findings: mpsc::channel(64).0,
-        troubles: watch::Sender::new(None),
-        work: watch::Sender::default(),
-        deletions: watch::Sender::default(),
+        news: NewsChannels {
+            hints: hints_sender,
+            happened: happened_sender,
+            findings: mpsc::channel(64).0,
+        },
+        progress: PartProgress {
+            webhooks: watch::Sender::new(BTreeMap::new()),
+            troubles: watch::Sender::new(None),
+            work: watch::Sender::default(),
+            deletions: watch::Sender::default(),
+        },
         rights: Arc::default(),
         health: Arc::new(Health::default()),
         metrics: Arc::new(Metrics::default()),

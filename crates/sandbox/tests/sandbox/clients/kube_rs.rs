@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, EvictParams, GroupVersionKind, ListParams, Patch,
     PatchParams, PostParams, ValidationDirective, WatchParams,
@@ -123,7 +123,7 @@ async fn until(api: &Api<ConfigMap>, name: &str, there: bool) {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_recorded_step_gets_what_it_got() {
     let Some(wanted) = recorded::steps("kube_rs") else { return };
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     // What others do meanwhile is not part of the recording.
     let others = client(&sandbox).await;
     let log = Log::default();

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_testkit::control_plane::python_packages;
 use kiln_value::{Value, json};
 
@@ -20,7 +20,7 @@ async fn every_recorded_step_gets_what_it_got() {
     let requirements = folder().join("python-requirements.txt");
     let found = tokio::task::spawn_blocking(move || python_packages(&requirements));
     let Some(packages) = found.await.expect("a search") else { return };
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     let home = tempfile::tempdir().expect("a folder");
     let kubeconfig = home.path().join("kubeconfig");
     std::fs::write(&kubeconfig, sandbox.kubeconfig()).expect("a kubeconfig");

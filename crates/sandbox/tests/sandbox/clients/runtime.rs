@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kiln_sandbox::{Options, Sandbox};
+use kiln_sandbox::{Sandbox, SandboxOptions};
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, LogParams, Patch, PatchParams,
     PostParams,
@@ -35,7 +35,7 @@ fn object<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_follows_what_is_written() {
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     let maps: Api<ConfigMap> = Api::namespaced(client(&sandbox).await, "default");
     let (reader, writer) = reflector::store();
     let config = watcher::Config::default().labels("app=x");
@@ -101,7 +101,7 @@ async fn reconcile(map: Arc<ConfigMap>, client: Arc<Client>) -> Result<Action, F
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_makes_keeps_and_cleans_up() {
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     let client = client(&sandbox).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let post = PostParams::default();
@@ -150,7 +150,7 @@ async fn a_controller_makes_keeps_and_cleans_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_gets_the_lease() {
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     let leases: Api<Lease> = Api::namespaced(client(&sandbox).await, "default");
     let lease = |holder: &str| -> Lease {
         object(json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": holder,
@@ -191,7 +191,7 @@ async fn one_of_two_gets_the_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn custom_kinds_are_served_as_soon_as_they_are_established() {
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     let client = client(&sandbox).await;
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let definition = object(json!({"metadata": {"name": "widgets.example.com"}, "spec": {
@@ -226,7 +226,7 @@ async fn custom_kinds_are_served_as_soon_as_they_are_established() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_do_not_run_have_no_logs() {
-    let sandbox = Sandbox::start(&Options::default()).await.expect("a sandbox");
+    let sandbox = Sandbox::start(&SandboxOptions::default()).await.expect("a sandbox");
     let pods: Api<Pod> = Api::namespaced(client(&sandbox).await, "default");
     let pod = object(
         json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}),

@@ -3,9 +3,9 @@
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::super::class;
-use super::{Parser, Result, SyntaxError};
+use super::{RegexParser, Result, SyntaxError};
 
-impl Parser<'_> {
+impl RegexParser<'_> {
     pub(super) fn perl_class(&mut self, letter: char) -> ClassUnicode {
         self.at += 2;
         self.finish_class(class::perl(letter), letter.is_ascii_uppercase())

@@ -1,7 +1,7 @@
 //! Lists and maps, in blocks and in brackets: which event follows in each state.
 
-use super::{Events, Next, Parse, State};
-use crate::events::event::{CollectionForm, Event, Properties};
+use super::{Events, Next, Parse, ParseState};
+use crate::events::event::{CollectionForm, Properties, YamlEvent};
 
 impl<'t> Events<'t> {
     pub(super) fn block_item(&mut self) -> Parse<'t> {
@@ -11,12 +11,12 @@ impl<'t> Events<'t> {
                 self.skip_item()?;
                 match self.peek()?.0 {
                     Next::Item | Next::BlockEnd => Ok(Self::empty_at(at.end)),
-                    _ => self.node_then(State::BlockItem, true, false),
+                    _ => self.node_then(ParseState::BlockItem, true, false),
                 }
             }
             Next::BlockEnd => {
                 self.end_collection();
-                Ok((Event::ListEnd, at))
+                Ok((YamlEvent::ListEnd, at))
             }
             _ => Err(self.error_in_collection(
                 "while parsing a block collection",
@@ -30,12 +30,12 @@ impl<'t> Events<'t> {
         let (next, at) = self.peek()?;
         if next != Next::Item {
             self.pop_state();
-            return Ok((Event::ListEnd, at.start..at.start));
+            return Ok((YamlEvent::ListEnd, at.start..at.start));
         }
         self.skip_item()?;
         match self.peek()?.0 {
             Next::Item | Next::Key | Next::Value | Next::BlockEnd => Ok(Self::empty_at(at.end)),
-            _ => self.node_then(State::IndentlessItem, true, false),
+            _ => self.node_then(ParseState::IndentlessItem, true, false),
         }
     }
 
@@ -46,16 +46,16 @@ impl<'t> Events<'t> {
                 self.skip();
                 match self.peek()?.0 {
                     Next::Key | Next::Value | Next::BlockEnd => {
-                        self.state = State::BlockValue;
+                        self.state = ParseState::BlockValue;
                         Ok(Self::empty_at(at.end))
                     }
-                    _ => self.node_then(State::BlockValue, true, true),
+                    _ => self.node_then(ParseState::BlockValue, true, true),
                 }
             }
             Next::BlockEnd => {
                 self.comment_event();
                 self.end_collection();
-                Ok((Event::MapEnd, at))
+                Ok((YamlEvent::MapEnd, at))
             }
             _ => Err(self.error_in_collection(
                 "while parsing a block mapping",
@@ -68,16 +68,16 @@ impl<'t> Events<'t> {
     pub(super) fn block_value(&mut self) -> Parse<'t> {
         let (next, at) = self.peek()?;
         if next != Next::Value {
-            self.state = State::BlockKey;
+            self.state = ParseState::BlockKey;
             return Ok(Self::empty_at(at.start));
         }
         self.skip();
         match self.peek()?.0 {
             Next::Key | Next::Value | Next::BlockEnd => {
-                self.state = State::BlockKey;
+                self.state = ParseState::BlockKey;
                 Ok(Self::empty_at(at.end))
             }
-            _ => self.node_then(State::BlockKey, true, true),
+            _ => self.node_then(ParseState::BlockKey, true, true),
         }
     }
 
@@ -98,14 +98,14 @@ impl<'t> Events<'t> {
             Next::FlowListEnd => {
                 self.comment_event();
                 self.end_collection();
-                Ok((Event::ListEnd, at))
+                Ok((YamlEvent::ListEnd, at))
             }
             Next::Key => {
                 self.skip();
-                self.state = State::PairKey;
-                Ok((Event::MapStart(Properties::default(), CollectionForm::Flow), at))
+                self.state = ParseState::PairKey;
+                Ok((YamlEvent::MapStart(Properties::default(), CollectionForm::Flow), at))
             }
-            _ => self.node_then(State::FlowItem { first: false }, false, false),
+            _ => self.node_then(ParseState::FlowItem { first: false }, false, false),
         }
     }
 
@@ -115,10 +115,10 @@ impl<'t> Events<'t> {
             Next::Value | Next::Comma | Next::FlowListEnd => {
                 // go-yaml: takes the token that ends the key; its value is then missing, too.
                 self.skip();
-                self.state = State::PairValue;
+                self.state = ParseState::PairValue;
                 Ok(Self::empty_at(at.end))
             }
-            _ => self.node_then(State::PairValue, false, false),
+            _ => self.node_then(ParseState::PairValue, false, false),
         }
     }
 
@@ -127,10 +127,10 @@ impl<'t> Events<'t> {
         if next == Next::Value {
             self.skip();
             if !matches!(self.peek()?.0, Next::Comma | Next::FlowListEnd) {
-                return self.node_then(State::PairEnd, false, false);
+                return self.node_then(ParseState::PairEnd, false, false);
             }
         }
-        self.state = State::PairEnd;
+        self.state = ParseState::PairEnd;
         Ok(Self::empty_at(at.start))
     }
 
@@ -151,19 +151,19 @@ impl<'t> Events<'t> {
             Next::FlowMapEnd => {
                 self.comment_event();
                 self.end_collection();
-                Ok((Event::MapEnd, at))
+                Ok((YamlEvent::MapEnd, at))
             }
             Next::Key => {
                 self.skip();
                 match self.peek()?.0 {
                     Next::Value | Next::Comma | Next::FlowMapEnd => {
-                        self.state = State::FlowValue;
+                        self.state = ParseState::FlowValue;
                         self.empty_scalar()
                     }
-                    _ => self.node_then(State::FlowValue, false, false),
+                    _ => self.node_then(ParseState::FlowValue, false, false),
                 }
             }
-            _ => self.node_then(State::FlowEmptyValue, false, false),
+            _ => self.node_then(ParseState::FlowEmptyValue, false, false),
         }
     }
 
@@ -171,10 +171,10 @@ impl<'t> Events<'t> {
         if self.peek()?.0 == Next::Value {
             self.skip();
             if !matches!(self.peek()?.0, Next::Comma | Next::FlowMapEnd) {
-                return self.node_then(State::FlowKey { first: false }, false, false);
+                return self.node_then(ParseState::FlowKey { first: false }, false, false);
             }
         }
-        self.state = State::FlowKey { first: false };
+        self.state = ParseState::FlowKey { first: false };
         self.empty_scalar()
     }
 

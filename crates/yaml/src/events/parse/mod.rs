@@ -5,17 +5,17 @@ mod collection;
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::events::event::{CollectionForm, Event, Properties, Quoting, Scalar, SyntaxError};
-use crate::events::scan::{Kind, Scanner};
+use crate::events::event::{CollectionForm, Properties, Quoting, Scalar, SyntaxError, YamlEvent};
+use crate::events::scan::{Scanner, YamlTokenKind};
 use crate::events::tag_handles::TagHandles;
 use crate::notes::{Comments, Notes};
 
 /// The events of a text, each with its bytes.
 pub(crate) struct Events<'t> {
     scanner: Scanner<'t>,
-    state: State,
+    state: ParseState,
     /// What to do after the node that is being parsed.
-    after: Vec<State>,
+    after: Vec<ParseState>,
     /// Where the open collections begin, for errors.
     begun: Vec<usize>,
     tag_handles: TagHandles<'t>,
@@ -27,7 +27,7 @@ pub(crate) struct Events<'t> {
 
 /// What is expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParseState {
     FirstDocument,
     Document,
     DocumentContent,
@@ -53,7 +53,7 @@ enum State {
     End,
 }
 
-type Parse<'t> = Result<(Event<'t>, Range<usize>), SyntaxError>;
+type Parse<'t> = Result<(YamlEvent<'t>, Range<usize>), SyntaxError>;
 
 /// The token kinds that a parser decision depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl<'t> Events<'t> {
     pub(crate) fn new(text: &'t str, at: usize) -> Self {
         Events {
             scanner: Scanner::new(text, at),
-            state: State::FirstDocument,
+            state: ParseState::FirstDocument,
             after: Vec::new(),
             begun: Vec::new(),
             tag_handles: TagHandles::default(),
@@ -134,7 +134,8 @@ impl<'t> Events<'t> {
             return Ok(());
         }
         let token = self.scanner.peek()?;
-        let begins = matches!(token.kind, Kind::BlockListStart | Kind::BlockMapStart);
+        let begins =
+            matches!(token.kind, YamlTokenKind::BlockListStart | YamlTokenKind::BlockMapStart);
         if let Some(notes) = self.scanner.notes.as_mut().filter(|_| begins) {
             let head = &mut notes.comments.head;
             // A line break stands between them.
@@ -148,38 +149,38 @@ impl<'t> Events<'t> {
     /// The next event. After an error or the end of the stream there is nothing to ask for.
     pub(crate) fn next(&mut self) -> Parse<'t> {
         match self.state {
-            State::FirstDocument => self.document_start(true),
-            State::Document => self.document_start(false),
-            State::DocumentContent => match self.peek()?.0 {
+            ParseState::FirstDocument => self.document_start(true),
+            ParseState::Document => self.document_start(false),
+            ParseState::DocumentContent => match self.peek()?.0 {
                 Next::Directive | Next::DocumentStart | Next::DocumentEnd | Next::StreamEnd => {
                     self.pop_state();
                     self.empty_scalar()
                 }
                 _ => self.node(true, false),
             },
-            State::DocumentEnd => self.document_end(),
-            State::BlockNode => self.node(true, false),
-            State::BlockItem => self.block_item(),
-            State::IndentlessItem => self.indentless_item(),
-            State::BlockKey => self.block_key(),
-            State::BlockValue => self.block_value(),
-            State::FlowItem { first } => self.flow_item(first),
-            State::PairKey => self.pair_key(),
-            State::PairValue => self.pair_value(),
-            State::PairEnd => {
-                self.state = State::FlowItem { first: false };
+            ParseState::DocumentEnd => self.document_end(),
+            ParseState::BlockNode => self.node(true, false),
+            ParseState::BlockItem => self.block_item(),
+            ParseState::IndentlessItem => self.indentless_item(),
+            ParseState::BlockKey => self.block_key(),
+            ParseState::BlockValue => self.block_value(),
+            ParseState::FlowItem { first } => self.flow_item(first),
+            ParseState::PairKey => self.pair_key(),
+            ParseState::PairValue => self.pair_value(),
+            ParseState::PairEnd => {
+                self.state = ParseState::FlowItem { first: false };
                 let (_, at) = self.peek()?;
-                Ok((Event::MapEnd, at.start..at.start))
+                Ok((YamlEvent::MapEnd, at.start..at.start))
             }
-            State::FlowKey { first } => self.flow_key(first),
-            State::FlowValue => self.flow_value(),
-            State::FlowEmptyValue => {
-                self.state = State::FlowKey { first: false };
+            ParseState::FlowKey { first } => self.flow_key(first),
+            ParseState::FlowValue => self.flow_value(),
+            ParseState::FlowEmptyValue => {
+                self.state = ParseState::FlowKey { first: false };
                 self.empty_scalar()
             }
-            State::End => {
+            ParseState::End => {
                 let (_, at) = self.peek()?;
-                Ok((Event::StreamEnd, at))
+                Ok((YamlEvent::StreamEnd, at))
             }
         }
     }
@@ -192,25 +193,27 @@ impl<'t> Events<'t> {
     fn peek(&mut self) -> Result<(Next, Range<usize>), SyntaxError> {
         let token = self.scanner.peek()?;
         let next = match token.kind {
-            Kind::StreamEnd => Next::StreamEnd,
-            Kind::YamlDirective { .. } | Kind::TagDirective { .. } => Next::Directive,
-            Kind::DocumentStart => Next::DocumentStart,
-            Kind::DocumentEnd => Next::DocumentEnd,
-            Kind::BlockEnd => Next::BlockEnd,
-            Kind::FlowListEnd => Next::FlowListEnd,
-            Kind::FlowMapEnd => Next::FlowMapEnd,
-            Kind::Item => Next::Item,
-            Kind::Comma => Next::Comma,
-            Kind::Key => Next::Key,
-            Kind::Value => Next::Value,
-            Kind::BlockListStart
-            | Kind::BlockMapStart
-            | Kind::FlowListStart
-            | Kind::FlowMapStart
-            | Kind::Alias(_)
-            | Kind::Anchor(_)
-            | Kind::Tag { .. }
-            | Kind::Scalar { .. } => Next::Node,
+            YamlTokenKind::StreamEnd => Next::StreamEnd,
+            YamlTokenKind::YamlDirective { .. } | YamlTokenKind::TagDirective { .. } => {
+                Next::Directive
+            }
+            YamlTokenKind::DocumentStart => Next::DocumentStart,
+            YamlTokenKind::DocumentEnd => Next::DocumentEnd,
+            YamlTokenKind::BlockEnd => Next::BlockEnd,
+            YamlTokenKind::FlowListEnd => Next::FlowListEnd,
+            YamlTokenKind::FlowMapEnd => Next::FlowMapEnd,
+            YamlTokenKind::Item => Next::Item,
+            YamlTokenKind::Comma => Next::Comma,
+            YamlTokenKind::Key => Next::Key,
+            YamlTokenKind::Value => Next::Value,
+            YamlTokenKind::BlockListStart
+            | YamlTokenKind::BlockMapStart
+            | YamlTokenKind::FlowListStart
+            | YamlTokenKind::FlowMapStart
+            | YamlTokenKind::Alias(_)
+            | YamlTokenKind::Anchor(_)
+            | YamlTokenKind::Tag { .. }
+            | YamlTokenKind::Scalar { .. } => Next::Node,
         };
         Ok((next, token.start..token.end))
     }
@@ -221,11 +224,11 @@ impl<'t> Events<'t> {
     }
 
     fn pop_state(&mut self) {
-        self.state = self.after.pop().unwrap_or(State::End);
+        self.state = self.after.pop().unwrap_or(ParseState::End);
     }
 
     /// Parses a node, and then goes on like this.
-    fn node_then(&mut self, then: State, block: bool, indentless: bool) -> Parse<'t> {
+    fn node_then(&mut self, then: ParseState, block: bool, indentless: bool) -> Parse<'t> {
         self.after.push(then);
         self.node(block, indentless)
     }
@@ -236,13 +239,13 @@ impl<'t> Events<'t> {
         Ok(Self::empty_at(at.start))
     }
 
-    fn empty_at(at: usize) -> (Event<'t>, Range<usize>) {
+    fn empty_at(at: usize) -> (YamlEvent<'t>, Range<usize>) {
         let scalar = Scalar {
             properties: Properties::default(),
             text: Cow::Borrowed(""),
             quoting: Quoting::Plain,
         };
-        (Event::Scalar(scalar), at..at)
+        (YamlEvent::Scalar(scalar), at..at)
     }
 
     #[cold]
@@ -265,8 +268,8 @@ impl<'t> Events<'t> {
         self.tag_handles.clear();
         match next {
             Next::StreamEnd => {
-                self.state = State::End;
-                Ok((Event::StreamEnd, at))
+                self.state = ParseState::End;
+                Ok((YamlEvent::StreamEnd, at))
             }
             Next::Directive | Next::DocumentStart => {
                 self.directives()?;
@@ -276,16 +279,16 @@ impl<'t> Events<'t> {
                     return Err(SyntaxError { problem, at: marker.start, context: None });
                 }
                 self.skip();
-                self.after.push(State::DocumentEnd);
-                self.state = State::DocumentContent;
-                Ok((Event::DocumentStart, at.start..marker.end))
+                self.after.push(ParseState::DocumentEnd);
+                self.state = ParseState::DocumentContent;
+                Ok((YamlEvent::DocumentStart, at.start..marker.end))
             }
             // go-yaml: only the first document may begin without `---`.
             _ if first => {
-                self.after.push(State::DocumentEnd);
-                self.state = State::BlockNode;
+                self.after.push(ParseState::DocumentEnd);
+                self.state = ParseState::BlockNode;
                 self.comment_document();
-                Ok((Event::DocumentStart, at.start..at.start))
+                Ok((YamlEvent::DocumentStart, at.start..at.start))
             }
             _ => {
                 let problem = "did not find expected <document start>";
@@ -303,16 +306,16 @@ impl<'t> Events<'t> {
             }
             let error = |problem| Err(SyntaxError { problem, at: at.start, context: None });
             match self.scanner.take().map(|token| token.kind) {
-                Some(Kind::YamlDirective { .. }) if version_seen => {
+                Some(YamlTokenKind::YamlDirective { .. }) if version_seen => {
                     return error("found duplicate %YAML directive");
                 }
-                Some(Kind::YamlDirective { supported }) => {
+                Some(YamlTokenKind::YamlDirective { supported }) => {
                     if !supported {
                         return error("found incompatible YAML document");
                     }
                     version_seen = true;
                 }
-                Some(Kind::TagDirective { handle, prefix }) => {
+                Some(YamlTokenKind::TagDirective { handle, prefix }) => {
                     if let Err(problem) = self.tag_handles.declare(handle, prefix) {
                         return error(problem);
                     }
@@ -324,27 +327,27 @@ impl<'t> Events<'t> {
 
     fn document_end(&mut self) -> Parse<'t> {
         let (next, at) = self.peek()?;
-        self.state = State::Document;
+        self.state = ParseState::Document;
         self.comment_event();
         if self.comments.foot.is_empty() {
             self.comments.foot = std::mem::take(&mut self.comments.head);
         }
         if next == Next::DocumentEnd {
             self.skip();
-            return Ok((Event::DocumentEnd, at));
+            return Ok((YamlEvent::DocumentEnd, at));
         }
-        Ok((Event::DocumentEnd, at.start..at.start))
+        Ok((YamlEvent::DocumentEnd, at.start..at.start))
     }
 
     fn node(&mut self, block: bool, indentless: bool) -> Parse<'t> {
         let first = self.scanner.peek()?;
         let start = first.start;
-        if let Kind::Alias(name) = first.kind {
+        if let YamlTokenKind::Alias(name) = first.kind {
             let span = first.start..first.end;
             self.comment_event();
             self.skip();
             self.pop_state();
-            return Ok((Event::Alias(name), span));
+            return Ok((YamlEvent::Alias(name), span));
         }
         let mut end = start;
         let properties = self.properties(&mut end)?;
@@ -352,45 +355,46 @@ impl<'t> Events<'t> {
         let (at, token_end) = (token.start, token.end);
         let begun = start..token_end;
         match token.kind {
-            Kind::Item if indentless => {
-                self.state = State::IndentlessItem;
-                Ok((Event::ListStart(properties, CollectionForm::Block), begun))
+            YamlTokenKind::Item if indentless => {
+                self.state = ParseState::IndentlessItem;
+                Ok((YamlEvent::ListStart(properties, CollectionForm::Block), begun))
             }
-            Kind::Scalar { .. } => {
+            YamlTokenKind::Scalar { .. } => {
                 self.comment_event();
-                let Some(Kind::Scalar { text, quoting }) = self.scanner.take().map(|t| t.kind)
+                let Some(YamlTokenKind::Scalar { text, quoting }) =
+                    self.scanner.take().map(|t| t.kind)
                 else {
                     return Ok(Self::empty_at(at));
                 };
                 self.pop_state();
                 // What stands before a scalar is not part of it.
-                Ok((Event::Scalar(Scalar { properties, text, quoting }), at..token_end))
+                Ok((YamlEvent::Scalar(Scalar { properties, text, quoting }), at..token_end))
             }
-            Kind::FlowListStart => {
+            YamlTokenKind::FlowListStart => {
                 self.comment_event();
-                self.begin(at, State::FlowItem { first: true });
-                Ok((Event::ListStart(properties, CollectionForm::Flow), at..token_end))
+                self.begin(at, ParseState::FlowItem { first: true });
+                Ok((YamlEvent::ListStart(properties, CollectionForm::Flow), at..token_end))
             }
-            Kind::FlowMapStart => {
+            YamlTokenKind::FlowMapStart => {
                 self.comment_event();
-                self.begin(at, State::FlowKey { first: true });
-                Ok((Event::MapStart(properties, CollectionForm::Flow), at..token_end))
+                self.begin(at, ParseState::FlowKey { first: true });
+                Ok((YamlEvent::MapStart(properties, CollectionForm::Flow), at..token_end))
             }
-            Kind::BlockListStart if block => {
+            YamlTokenKind::BlockListStart if block => {
                 self.comment_start();
-                self.begin(at, State::BlockItem);
-                Ok((Event::ListStart(properties, CollectionForm::Block), at..token_end))
+                self.begin(at, ParseState::BlockItem);
+                Ok((YamlEvent::ListStart(properties, CollectionForm::Block), at..token_end))
             }
-            Kind::BlockMapStart if block => {
+            YamlTokenKind::BlockMapStart if block => {
                 self.comment_start();
-                self.begin(at, State::BlockKey);
-                Ok((Event::MapStart(properties, CollectionForm::Block), at..token_end))
+                self.begin(at, ParseState::BlockKey);
+                Ok((YamlEvent::MapStart(properties, CollectionForm::Block), at..token_end))
             }
             _ if properties.anchor.is_some() || properties.tag.is_some() => {
                 self.pop_state();
                 let text = Cow::Borrowed("");
                 let scalar = Scalar { properties, text, quoting: Quoting::Plain };
-                Ok((Event::Scalar(scalar), start..end))
+                Ok((YamlEvent::Scalar(scalar), start..end))
             }
             _ => {
                 let doing =
@@ -401,7 +405,7 @@ impl<'t> Events<'t> {
         }
     }
 
-    fn begin(&mut self, at: usize, state: State) {
+    fn begin(&mut self, at: usize, state: ParseState) {
         self.skip();
         self.begun.push(at);
         self.state = state;
@@ -413,15 +417,16 @@ impl<'t> Events<'t> {
         loop {
             let token = self.scanner.peek()?;
             match token.kind {
-                Kind::Anchor(name) if properties.anchor.is_none() => {
+                YamlTokenKind::Anchor(name) if properties.anchor.is_none() => {
                     *end = token.end;
                     properties.anchor = Some(name);
                     self.skip();
                 }
-                Kind::Tag { .. } if properties.tag.is_none() => {
+                YamlTokenKind::Tag { .. } if properties.tag.is_none() => {
                     *end = token.end;
                     let at = token.start;
-                    if let Some(Kind::Tag { handle, suffix }) = self.scanner.take().map(|t| t.kind)
+                    if let Some(YamlTokenKind::Tag { handle, suffix }) =
+                        self.scanner.take().map(|t| t.kind)
                     {
                         properties.tag = Some(self.full_tag(handle, suffix, at)?);
                     }

@@ -2,12 +2,12 @@
 
 use super::Emitter;
 use crate::emitter::style::is_break;
-use crate::node::scalar::{Shape, escape, needs_escape};
+use crate::node::scalar::{ScalarShape, escape, needs_escape};
 use crate::node::{Node, NodeStyle};
 
 impl Emitter {
     pub(super) fn scalar_style(&self, node: &Node, force_quotes: bool) -> NodeStyle {
-        let shape = Shape::of(&node.value);
+        let shape = ScalarShape::of(&node.value);
         let wanted = [
             NodeStyle::DOUBLE_QUOTED,
             NodeStyle::SINGLE_QUOTED,

@@ -15,7 +15,7 @@ use serde_json::json;
 use fates::FATES;
 use fates::Fate::{self, Done, Global, None as No, Rules, Split, To, With};
 
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::exit::{CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::Ui;
@@ -145,7 +145,7 @@ pub(super) fn run(ui: &Ui, path: &str) -> CommandResult {
 
 fn show(ui: &Ui, document: &Document, ours: &Value, lost: &[Lost]) -> CommandResult {
     let mut out = ui.stdout();
-    if ui.format() == Format::Json {
+    if ui.format() == OutputFormat::Json {
         let lost: Vec<_> = lost
             .iter()
             .map(|Lost { path, why }| json!({"value": path.to_string(), "why": why}))
@@ -220,7 +220,7 @@ mod tests {
         }
         let Converted { ours, lost } = converted(&kyverno);
         assert!(lost.is_empty(), "{lost:?}");
-        let options = kiln_install::Options::from_values(&ours).unwrap();
+        let options = kiln_install::InstallOptions::from_values(&ours).unwrap();
         assert_eq!((options.replicas, options.split, options.controller.replicas), (3, true, 2));
         assert_eq!(options.config.resource_filters, ["[Event,*,*]", "[Lease,*,*]"]);
         assert_eq!(options.config.success_event_actions.len(), 2);
