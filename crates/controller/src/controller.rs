@@ -9,21 +9,21 @@ use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_rules::{Exception, RuleId};
 use kiln_schema::{KubernetesVersion, Schema};
 
+use crate::cache::checkpoint_keeper::CheckpointKeeper;
 use crate::cache::{KindState, ObjectCache};
-use crate::checkpoint_keeper::CheckpointKeeper;
-use crate::downstreams::Downstreams;
-use crate::evaluate::{Engine, Evaluate, Panicked};
 use crate::lookups::Lookups;
-use crate::observed_requests::Hints;
 use crate::outbox::{Outbox, Purpose};
-use crate::policy_set::{PolicySet, Start};
-use crate::record::LABEL;
+use crate::policies::policy_set::{PolicySet, Start};
+use crate::policies::record::LABEL;
+use crate::reconcile::downstreams::Downstreams;
+use crate::reconcile::evaluate::{Engine, Evaluate, Panicked};
+use crate::reconcile::retry::backoff;
 use crate::reports::Reports;
-use crate::request_inbox::RequestInbox;
-use crate::retry::backoff;
+use crate::requests::observed_requests::Hints;
+use crate::requests::request_inbox::RequestInbox;
+use crate::requests::update_request_status::StatusWriter;
 use crate::settings::Settings;
-use crate::update_request_status::StatusWriter;
-use crate::work::Work;
+use crate::work_queue::work::Work;
 use crate::work_queue::{Condition, WorkKey, WorkQueue};
 
 /// A call that a host is to carry out, and to answer under its number.

@@ -10,8 +10,8 @@ use kiln_text::time::Time;
 use kiln_value::{Map, Str, Value};
 
 use super::{Admit, ClusterReader};
-use crate::compare::{content_only, live_form, wanted_form};
-use crate::record::Record;
+use crate::policies::record::Record;
+use crate::reconcile::compare::{content_only, live_form, wanted_form};
 
 /// What happens here happens after everything that happened in the cluster.
 const FIRST_REVISION: u64 = 1 << 53;
