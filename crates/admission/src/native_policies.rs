@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kiln_diagnostic::Severity;
 use kiln_dialects::{PolicyHost, compile_for};
 use kiln_object::{EngineNames, Kinds, metadata};
-use kiln_rules::{AdmissionPart, Exception, Exempts, Filter, Filters, Operation, Policy};
+use kiln_rules::{AdmissionPart, Exception, Exempts, Filter, Filters, Operation, Policy, Rule};
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, value};
 use kiln_yaml::{Document, ReadOptions};
@@ -168,6 +168,36 @@ fn of_rule(
     if overrides.is_some_and(|list| !list.is_empty()) {
         return Err(NativeObstacle::Inexpressible("failureActionOverrides are"));
     }
+    let constraints = match_constraints(rule, meant, kinds)?;
+    let cel = rule.get_path(["validate", "cel"]).unwrap_or(&Value::Null);
+    let mut policy = Map::new();
+    let failure = compiled.delivery.failure_of(AdmissionPart::Validate);
+    policy.insert("failurePolicy", failure.to_string());
+    policy.insert("matchConstraints", constraints);
+    for (to, field) in [
+        ("matchConditions", rule.get("celPreconditions")),
+        ("paramKind", cel.get("paramKind")),
+        ("variables", cel.get("variables")),
+        ("validations", cel.get("expressions")),
+        ("auditAnnotations", cel.get("auditAnnotations")),
+    ] {
+        if let Some(field) = field.filter(|field| !field.is_null()) {
+            policy.insert(to, field.clone());
+        }
+    }
+    let mut binding = Map::new();
+    let denies = crate::validation::denies(meant);
+    let actions = if denies { value!(["Deny"]) } else { value!(["Audit", "Warn"]) };
+    binding.insert("validationActions", actions);
+    if let Some(reference) = cel.get("paramRef").filter(|reference| !reference.is_null()) {
+        binding.insert("paramRef", reference.clone());
+    }
+    Ok((policy, binding))
+}
+
+/// What a rule matches, as `matchConstraints`. Kubernetes has one selector of each kind for all resources, so several
+/// blocks with selectors cannot be said.
+fn match_constraints(rule: &Value, meant: &Rule, kinds: &Kinds) -> Result<Map, NativeObstacle> {
     let written = |part: &str| -> Vec<Value> {
         let block = rule.get(part).unwrap_or(&Value::Null);
         let lists = ["any", "all"].into_iter().filter_map(|key| block.get(key)?.as_list());
@@ -215,30 +245,7 @@ fn of_rule(
         }
         _ => {}
     }
-    let cel = rule.get_path(["validate", "cel"]).unwrap_or(&Value::Null);
-    let mut policy = Map::new();
-    let failure = compiled.delivery.failure_of(AdmissionPart::Validate);
-    policy.insert("failurePolicy", failure.to_string());
-    policy.insert("matchConstraints", constraints);
-    for (to, field) in [
-        ("matchConditions", rule.get("celPreconditions")),
-        ("paramKind", cel.get("paramKind")),
-        ("variables", cel.get("variables")),
-        ("validations", cel.get("expressions")),
-        ("auditAnnotations", cel.get("auditAnnotations")),
-    ] {
-        if let Some(field) = field.filter(|field| !field.is_null()) {
-            policy.insert(to, field.clone());
-        }
-    }
-    let mut binding = Map::new();
-    let denies = crate::validation::denies(meant);
-    let actions = if denies { value!(["Deny"]) } else { value!(["Audit", "Warn"]) };
-    binding.insert("validationActions", actions);
-    if let Some(reference) = cel.get("paramRef").filter(|reference| !reference.is_null()) {
-        binding.insert("paramRef", reference.clone());
-    }
-    Ok((policy, binding))
+    Ok(constraints)
 }
 
 /// The resources that filters name, as rules of a policy of Kubernetes.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kiln_cluster::{ApiError, KindKey, Reason};
 use kiln_engine::{AccessRequest, ListPage, ListQuery, Ownership, ReadError, User, View};
-use kiln_object::{Change, Gvk, Kinds, ObjectId, metadata};
+use kiln_object::{Change, Gvk, Kinds, ObjectId, ObjectMap, metadata, namespaced_name};
 use kiln_value::{Str, Value};
 
 use crate::lookups::KnownAnswers;
@@ -32,7 +32,7 @@ pub(crate) struct ObjectCache {
 pub(crate) struct KindMirror {
     /// The kind in the version that it is read in.
     pub(crate) gvk: Gvk,
-    objects: BTreeMap<(Str, Str), CacheEntry>,
+    objects: ObjectMap<CacheEntry>,
     pub(crate) state: KindState,
     /// Where the watch goes on.
     pub(crate) revision: u64,
@@ -166,7 +166,7 @@ impl ObjectCache {
         }
         let kind = KindMirror {
             gvk: gvk.clone(),
-            objects: BTreeMap::new(),
+            objects: ObjectMap::default(),
             state: KindState::Unlisted,
             revision: 0,
         };
@@ -190,7 +190,7 @@ impl ObjectCache {
 
     pub(crate) fn entry(&self, id: &ObjectId) -> Option<&CacheEntry> {
         let kind = self.kinds.get(&KindKey::of(&id.gvk))?;
-        kind.objects.get(&(id.namespace.clone(), id.name.clone()))
+        kind.objects.get(&id.namespace, &id.name)
     }
 
     pub(crate) fn by_uid(&self, uid: &str) -> Option<(&ObjectId, &Value)> {
@@ -224,15 +224,14 @@ impl ObjectCache {
             object.remove(["metadata", "managedFields"]);
         }
         let gvk = Gvk::of(&object)?;
-        let key = KindKey::of(&gvk);
-        let kind = self.kinds.get_mut(&key)?;
+        let kind = self.kinds.get_mut(&KindKey::of(&gvk))?;
         let id = ObjectId::new(
             kind.gvk.clone(),
             metadata::namespace(&object).unwrap_or_default(),
             metadata::name(&object)?,
         );
-        let place = (id.namespace.clone(), id.name.clone());
-        let known = kind.objects.get(&place);
+        let key = id.key();
+        let known = kind.objects.get_at(&key);
         let revision = revision_of(&object);
         if change == Change::Deleted {
             let gone = known.filter(|known| {
@@ -240,7 +239,7 @@ impl ObjectCache {
                     && revision_of(&known.object) <= revision
             })?;
             let old = gone.object.clone();
-            kind.objects.remove(&place);
+            kind.objects.remove(&key);
             self.unindex(&id, &old);
             return Some(Difference { id, old: Some(old), new: None, touched: true });
         }
@@ -261,7 +260,7 @@ impl ObjectCache {
             listed: before.as_ref().is_some_and(|before| before.listed && !touched),
             found_at: before.as_ref().filter(|_| !renewed).and_then(|before| before.found_at),
         };
-        kind.objects.insert(place, entry);
+        kind.objects.insert(key, entry);
         let old = before.map(|before| before.object);
         if let Some(old) = &old {
             self.unindex(&id, old);
@@ -274,11 +273,8 @@ impl ObjectCache {
     /// more is gone, although the answer came later.
     pub(crate) fn note_answer(&mut self, object: &Value) -> Option<Difference> {
         let kind = self.kinds.get(&KindKey::of(&Gvk::of(object)?))?;
-        let place = (
-            metadata::namespace(object).unwrap_or_default().into(),
-            metadata::name(object)?.into(),
-        );
-        if !kind.objects.contains_key(&place) && kind.revision >= revision_of(object) {
+        let is_known = kind.objects.get_at(&namespaced_name(object)).is_some();
+        if !is_known && kind.revision >= revision_of(object) {
             return None;
         }
         self.note(object, Change::Modified)
@@ -323,12 +319,12 @@ impl ObjectCache {
                 self.note(object, Change::Modified)
             };
             let Some(difference) = noted else { continue };
-            if first && let Some(kind) = self.kinds.get_mut(key) {
-                let place = (difference.id.namespace.clone(), difference.id.name.clone());
-                if let Some(entry) = kind.objects.get_mut(&place) {
-                    entry.listed = true;
-                    entry.found_at = Some(revision_of(&entry.object));
-                }
+            if first
+                && let Some(kind) = self.kinds.get_mut(key)
+                && let Some(entry) = kind.objects.get_mut(&difference.id.key())
+            {
+                entry.listed = true;
+                entry.found_at = Some(revision_of(&entry.object));
             }
             differences.push(difference);
         }
@@ -425,8 +421,8 @@ impl View for CacheView<'_> {
         name: &str,
     ) -> Result<Option<Value>, ReadError> {
         let known = self.known(kind)?;
-        let place = (Str::new(namespace.unwrap_or_default()), Str::new(name));
-        let found = known.objects.get(&place).map(|entry| kind.in_version(&entry.object));
+        let found = known.objects.get(namespace.unwrap_or_default(), name);
+        let found = found.map(|entry| kind.in_version(&entry.object));
         // An object that is being deleted counts as gone for rules that would build on it.
         Ok(found.filter(|found| !metadata::is_deleted(found)))
     }
@@ -435,8 +431,7 @@ impl View for CacheView<'_> {
         let known = self.known(query.kind)?;
         let objects = known
             .objects
-            .iter()
-            .filter(|((namespace, _), _)| query.namespace.is_none_or(|wanted| namespace == wanted))
+            .range(query.namespace, None)
             .map(|(_, entry)| &entry.object)
             .filter(|object| !metadata::is_deleted(object))
             .filter(|object| query.selector.matches(metadata::labels(object)))

@@ -13,7 +13,7 @@ use kiln_cluster::{ApiError, KindKey, Reason, Reply};
 use kiln_engine::author::author_of;
 use kiln_engine::{ContentHash, Ownership, User};
 use kiln_object::{Gvk, ObjectId, metadata};
-use kiln_rules::{Emission, Program, Rule, allows_rule_changes};
+use kiln_rules::{Emission, Policy, Program, Rule, allows_rule_changes};
 use kiln_value::{Str, Value};
 use kiln_variables::Template;
 
@@ -230,34 +230,11 @@ impl Controller {
         }
         let brand_new = held.record.spec.is_empty();
         held.record.spec = spec;
-        let revision = revision_of(object);
-        let time = if brand_new { born } else { now };
-        let names: BTreeSet<&Str> = policy.rules.iter().map(|rule| &rule.id.rule).collect();
-        let uid = held.record.uid.clone();
-        let gone: Vec<Str> =
-            held.record.rules.keys().filter(|name| !names.contains(name)).cloned().collect();
+        let since =
+            RuleSince { revision: revision_of(object), time: if brand_new { born } else { now } };
+        let gone = held.record.take_rules(&policy, since);
         for name in gone {
-            if let Some(rule) = held.record.rules.remove(&name) {
-                held.from_before.remove(&name);
-                held.record.removed.push(Removed {
-                    rule: name,
-                    uid: uid.clone(),
-                    leaving: rule.leaving,
-                });
-            }
-        }
-        for rule in &policy.rules {
-            let leaving = leaving(rule);
-            let known = held.record.rules.get(&rule.id.rule);
-            let starts_to_synchronise =
-                known.is_some_and(|known| !known.leaving.synchronize && leaving.synchronize);
-            let (revision, time) = match known {
-                Some(known) if !starts_to_synchronise => (known.revision, known.time),
-                _ => (revision, time),
-            };
-            let existing = rule.lifecycle.existing;
-            let entry = RuleRecord { revision, time, existing, leaving };
-            held.record.rules.insert(rule.id.rule.clone(), entry);
+            held.from_before.remove(&name);
         }
         held.change();
         false
@@ -501,7 +478,46 @@ fn spec_of(object: &Value) -> Str {
     ContentHash::of(object.get("spec").unwrap_or(&Value::Null)).to_string().into()
 }
 
+/// Since when a rule acts.
+#[derive(Clone, Copy)]
+struct RuleSince {
+    revision: u64,
+    /// In seconds.
+    time: i64,
+}
+
 impl Record {
+    /// Remembers the rules of a new version of the policy, the new ones since `since`. Which ones are gone.
+    fn take_rules(&mut self, policy: &Policy, since: RuleSince) -> Vec<Str> {
+        let names: BTreeSet<&Str> = policy.rules.iter().map(|rule| &rule.id.rule).collect();
+        let gone: Vec<Str> =
+            self.rules.keys().filter(|name| !names.contains(name)).cloned().collect();
+        for name in &gone {
+            if let Some(rule) = self.rules.remove(name) {
+                let (uid, leaving) = (self.uid.clone(), rule.leaving);
+                self.removed.push(Removed { rule: name.clone(), uid, leaving });
+            }
+        }
+        for rule in &policy.rules {
+            let leaving = leaving(rule);
+            let known = self.rules.get(&rule.id.rule);
+            // A rule that begins to synchronise counts as new: what it made while it did not is not kept in step
+            // backwards, since nobody knows which edits of those objects were meant to stay.
+            let starts_to_synchronise =
+                known.is_some_and(|known| !known.leaving.synchronize && leaving.synchronize);
+            let RuleSince { revision, time } = match known {
+                Some(known) if !starts_to_synchronise => {
+                    RuleSince { revision: known.revision, time: known.time }
+                }
+                _ => since,
+            };
+            let existing = rule.lifecycle.existing;
+            let entry = RuleRecord { revision, time, existing, leaving };
+            self.rules.insert(rule.id.rule.clone(), entry);
+        }
+        gone
+    }
+
     /// Every rule is gone.
     fn leave_all(&mut self) {
         let uid = self.uid.clone();

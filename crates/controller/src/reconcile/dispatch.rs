@@ -125,7 +125,7 @@ impl Controller {
             self.checkpoint.forget(&uid);
         }
         let Some(operation) = operation_of(old, new) else { return };
-        let hint = self.observed.take(id, operation, Some(&uid), [old, new]);
+        let hint = self.requests.observed.take(id, operation, Some(&uid), [old, new]);
         self.fire(id, old, new, own, hint);
     }
 
@@ -144,7 +144,7 @@ impl Controller {
             return;
         }
         if operation == Operation::Delete {
-            self.observed.has_ended(&uid, self.now);
+            self.requests.observed.has_ended(&uid, self.now);
         }
         let passed_over = hint.as_ref().is_some_and(|hint| hint.passed_over);
         if let Some(hint) = hint.as_ref().filter(|hint| hint.passed_over)
@@ -172,46 +172,62 @@ impl Controller {
             .policies
             .rules
             .candidates(&event)
-            .filter(|rule| wants(rule, own) && self.observed.are_for(&rule.id.policy))
+            .filter(|rule| wants(rule, own) && self.requests.observed.are_for(&rule.id.policy))
             .cloned()
             .collect();
+        let pending = Pending {
+            old: old.cloned(),
+            user,
+            own,
+            carriers: carrier.into_iter().collect(),
+            left,
+            ..Pending::of(Some(operation), self.now)
+        };
         for rule in rules {
             let key = WorkKey { rule: rule.id.clone(), trigger: uid.clone() };
-            // What it made of objects that were there is kept in step all the same.
-            if rule.trigger.existing_only && self.queue.get(&key).is_none() {
-                continue;
+            self.queue_trigger(&rule, &key, id, &pending, passed_over);
+        }
+    }
+
+    /// Queues a key for something that happened to its trigger, unless nothing can follow from it.
+    fn queue_trigger(
+        &mut self,
+        rule: &Rule,
+        key: &WorkKey,
+        id: &ObjectId,
+        pending: &Pending,
+        passed_over: bool,
+    ) {
+        let is_new = self.queue.get(key).is_none();
+        // What it made of objects that were there is kept in step all the same.
+        if rule.trigger.existing_only && is_new {
+            return;
+        }
+        let gone_without_trace = pending.operation == Some(Operation::Delete)
+            && is_new
+            && !rule.trigger.named_operations().contains(Operation::Delete)
+            && !self.cache.claimed_by(&key.trigger).any(|(_, object)| {
+                Ownership::read(object).is_some_and(|mark| mark.is_of(&rule.id))
+            });
+        if gone_without_trace {
+            return;
+        }
+        self.checkpoint.touch_if(!rule.lifecycle.synchronize);
+        let state = self.queue.entry(key);
+        state.trigger = Some(id.clone());
+        state.failures = 0;
+        let is_known = pending.user.is_some();
+        if !passed_over {
+            let mut event = pending.clone();
+            event.left = event.left.filter(|_| is_known || rule.asks_for_user());
+            state.add(event, rule.asks_for_user());
+        }
+        // Exclusion of users is known from requests, and those of other processes take a moment.
+        match self.env.settings.requests.patience {
+            wait if wait > 0 && !is_known && !pending.own => {
+                self.queue.enqueue_at(key, self.now + wait);
             }
-            let gone_without_trace = operation == Operation::Delete
-                && self.queue.get(&key).is_none()
-                && !rule.trigger.named_operations().contains(Operation::Delete)
-                && !self.cache.claimed_by(&uid).any(|(_, object)| {
-                    Ownership::read(object).is_some_and(|mark| mark.is_of(&rule.id))
-                });
-            if gone_without_trace {
-                continue;
-            }
-            self.checkpoint.touch_if(!rule.lifecycle.synchronize);
-            let state = self.queue.entry(&key);
-            state.trigger = Some(id.clone());
-            state.failures = 0;
-            if !passed_over {
-                let event = Pending {
-                    old: old.cloned(),
-                    user: user.clone(),
-                    own,
-                    carriers: carrier.iter().cloned().collect(),
-                    left: left.clone().filter(|_| user.is_some() || rule.asks_for_user()),
-                    ..Pending::of(Some(operation), self.now)
-                };
-                state.add(event, rule.asks_for_user());
-            }
-            // Exclusion of users is known from requests, and those of other processes take a moment.
-            match self.env.settings.requests.patience {
-                wait if wait > 0 && user.is_none() && !own => {
-                    self.queue.enqueue_at(&key, self.now + wait);
-                }
-                _ => self.queue.enqueue(&key, self.now),
-            }
+            _ => self.queue.enqueue(key, self.now),
         }
     }
 

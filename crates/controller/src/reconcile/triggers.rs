@@ -209,7 +209,7 @@ impl Controller {
     fn begin(&mut self, rule: &Rule, scan: &Scan, begun: Begun) {
         let Begun { key, id, claim, operation, guessed } = begun;
         let signed = claim.as_ref().is_some_and(|claim| claim.evidence == Evidence::Known);
-        if !signed && let Some(hint) = self.observed.take_passed_over(&id, &key.trigger) {
+        if !signed && let Some(hint) = self.requests.observed.take_passed_over(&id, &key.trigger) {
             let revision = self.cache.get(&id).map_or(0, revision_of);
             self.remember_passed_over(&key.trigger, revision, hint.request);
         }
@@ -223,7 +223,7 @@ impl Controller {
         }
         let hint = operation.and_then(|operation| {
             let live = self.cache.get(&id);
-            self.observed.take(&id, operation, Some(&key.trigger), [None, live])
+            self.requests.observed.take(&id, operation, Some(&key.trigger), [None, live])
         });
         let left = self.cache.get(&id).map(|live| self.as_left_by(hint.as_ref(), live));
         let known = self.queue.get(&key).is_some_and(|state| state.cause.is_some());

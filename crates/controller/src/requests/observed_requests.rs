@@ -163,20 +163,22 @@ impl Controller {
             }
             Unseen::Over => {}
             Unseen::No if joined => {}
-            Unseen::No => self.observed.add(hint, self.now, self.env.settings.requests.hints),
+            Unseen::No => {
+                self.requests.observed.add(hint, self.now, self.env.settings.requests.hints);
+            }
         }
     }
 
     /// Tells a request to the rules of these policies alone, which did not act when others heard of it.
     pub(crate) fn hint_late(&mut self, hint: ObservedRequest, policies: BTreeSet<PolicyId>) {
-        self.observed.only = Some(policies);
+        self.requests.observed.only = Some(policies);
         self.hint(hint, self.now);
-        self.observed.only = None;
+        self.requests.observed.only = None;
     }
 
     pub(crate) fn forget_old_hints(&mut self) {
         let cache = &self.cache;
-        self.observed.forget_old(self.now, self.env.settings.requests.hint_life, |kind| {
+        self.requests.observed.forget_old(self.now, self.env.settings.requests.hint_life, |kind| {
             cache.is_followed(kind)
         });
     }
@@ -191,7 +193,7 @@ impl Controller {
         let change = match (hint.operation, entry) {
             // It is gone, or its finalizers hold it.
             (Operation::Delete, _) if ends && self.cache.is_known(&KindKey::of(&id.gvk)) => {
-                if self.observed.ended.contains_key(uid) {
+                if self.requests.observed.ended.contains_key(uid) {
                     return Unseen::Over;
                 }
                 Unseen::Change { old: old.cloned(), new: None }
@@ -256,7 +258,7 @@ impl Controller {
         self.policies
             .rules
             .rules()
-            .filter(|rule| self.observed.are_for(&rule.id.policy))
+            .filter(|rule| self.requests.observed.are_for(&rule.id.policy))
             .map(|rule| WorkKey { rule: rule.id.clone(), trigger: uid.clone() })
             .filter(|key| self.queue.get(key).is_some_and(|s| s.pending.iter().any(&waits)))
             .collect()
@@ -267,11 +269,11 @@ impl Controller {
         let uid = hint.uid().map(Str::from);
         let uid = uid.or_else(|| self.cache.get(id).and_then(metadata::uid).map(Str::from));
         let Some(uid) = uid else {
-            return self.observed.add(hint, self.now, self.env.settings.requests.hints);
+            return self.requests.observed.add(hint, self.now, self.env.settings.requests.hints);
         };
         let seen = self.keys_without_user(&uid, |event| event.may_come_from(&hint));
         if seen.is_empty() {
-            return self.observed.add(hint, self.now, self.env.settings.requests.hints);
+            return self.requests.observed.add(hint, self.now, self.env.settings.requests.hints);
         }
         for key in seen {
             let state = self.queue.entry(&key);
@@ -290,7 +292,7 @@ impl Controller {
     pub(crate) fn remember_passed_over(&mut self, uid: &Str, revision: u64, carrier: Option<Str>) {
         self.checkpoint.ignore(uid, revision);
         if let Some(carrier) = carrier {
-            self.inbox.keep_until_stored(&carrier, uid.clone());
+            self.requests.inbox.keep_until_stored(&carrier, uid.clone());
         }
     }
 
@@ -299,20 +301,24 @@ impl Controller {
         if self.is_filtered(id, &hint.subresource) {
             return;
         }
-        self.observed.sent += 1;
+        self.requests.observed.sent += 1;
         let event = hint.event();
         let own = hint.user.username == self.env.settings.user;
         let rules: Vec<RuleId> = self
             .policies
             .rules
             .candidates(&event)
-            .filter(|rule| !rule.trigger.existing_only && self.observed.are_for(&rule.id.policy))
+            .filter(|rule| {
+                !rule.trigger.existing_only && self.requests.observed.are_for(&rule.id.policy)
+            })
             .map(|rule| rule.id.clone())
             .collect();
         for rule in rules {
             // A stored request is the same for the next leader.
-            let name =
-                hint.request.clone().unwrap_or_else(|| self.observed.sent.to_string().into());
+            let name = hint
+                .request
+                .clone()
+                .unwrap_or_else(|| self.requests.observed.sent.to_string().into());
             let key = WorkKey { rule, trigger: format!("request/{name}").into() };
             let event = Pending {
                 old: hint.old_object.clone(),

@@ -74,7 +74,7 @@ impl RequestInbox {
 
 impl Controller {
     pub(crate) fn carrier_gone(&mut self, name: &Str) {
-        self.inbox.requests.remove(name);
+        self.requests.inbox.requests.remove(name);
     }
 
     /// An UpdateRequest that admission created is there.
@@ -84,7 +84,7 @@ impl Controller {
         hint: ObservedRequest,
         order: RequestOrder,
     ) {
-        if self.inbox.requests.contains_key(&id.name) {
+        if self.requests.inbox.requests.contains_key(&id.name) {
             return;
         }
         let (late, until_stored) = (None, None);
@@ -92,19 +92,20 @@ impl Controller {
             InboxEntry { hint: None, late, order, since: self.now, until_stored, going: false };
         if hint.passed_over {
             // Known before anything is begun because of it.
-            self.inbox.requests.insert(id.name.clone(), carrier);
+            self.requests.inbox.requests.insert(id.name.clone(), carrier);
             return self.hint(hint, self.now);
         }
         carrier.hint = Some(hint);
-        self.inbox.requests.insert(id.name.clone(), carrier);
+        self.requests.inbox.requests.insert(id.name.clone(), carrier);
     }
 
     /// An object as the user of a request left it: as the next stored request found it, or as it is.
     pub(crate) fn as_left_by(&self, hint: Option<&ObservedRequest>, live: &Value) -> Value {
-        let order = |name: &Str| self.inbox.requests.get(name).map(|carrier| carrier.order);
+        let order =
+            |name: &Str| self.requests.inbox.requests.get(name).map(|carrier| carrier.order);
         let sent = hint.and_then(|hint| Some((hint.uid()?, order(hint.request.as_ref()?)?)));
         let Some((uid, order)) = sent else { return live.clone() };
-        let later = self.inbox.requests.values().filter(|carrier| carrier.order > order);
+        let later = self.requests.inbox.requests.values().filter(|carrier| carrier.order > order);
         let later = later.filter_map(|carrier| Some((carrier.order, carrier.hint.as_ref()?)));
         let later = later.filter(|(_, later)| later.uid() == Some(uid));
         let next = later.min_by_key(|(order, _)| *order);
@@ -113,21 +114,22 @@ impl Controller {
 
     /// Takes requests whose rules and kinds are known, and lets go of those that are done.
     pub(crate) fn consume_requests(&mut self) {
-        if self.inbox.requests.is_empty() {
+        if self.requests.inbox.requests.is_empty() {
             return;
         }
         if self.policies.is_running() {
             self.take_requests();
         }
-        if self.inbox.next_sweep <= self.now {
-            self.inbox.next_sweep = self.now + SWEEP;
+        if self.requests.inbox.next_sweep <= self.now {
+            self.requests.inbox.next_sweep = self.now + SWEEP;
             self.sweep();
         }
     }
 
     /// Tells rules what the requests say, in the order in which they came.
     fn take_requests(&mut self) {
-        let untold = self.inbox.requests.iter().filter(|(_, carrier)| carrier.hint.is_some());
+        let untold =
+            self.requests.inbox.requests.iter().filter(|(_, carrier)| carrier.hint.is_some());
         let mut untold: Vec<(RequestOrder, Str)> =
             untold.map(|(name, carrier)| (carrier.order, name.clone())).collect();
         if untold.is_empty() {
@@ -136,14 +138,14 @@ impl Controller {
         untold.sort();
         let idle = self.idle_policies();
         for (_, name) in untold {
-            let Some(carrier) = self.inbox.requests.get_mut(&name) else { continue };
+            let Some(carrier) = self.requests.inbox.requests.get_mut(&name) else { continue };
             let Some(hint) = carrier.hint.clone() else { continue };
             let Some(late) = &mut carrier.late else {
                 if !self.is_ready_for(&hint) {
                     continue;
                 }
                 let late = wanting(&idle, &hint);
-                if let Some(carrier) = self.inbox.requests.get_mut(&name) {
+                if let Some(carrier) = self.requests.inbox.requests.get_mut(&name) {
                     carrier.hint = Some(hint.clone()).filter(|_| !late.is_empty());
                     carrier.late = Some(late);
                 }
@@ -201,7 +203,7 @@ impl Controller {
     }
 
     fn sweep(&mut self) {
-        let mut needed: BTreeSet<&Str> = self.observed.carriers().collect();
+        let mut needed: BTreeSet<&Str> = self.requests.observed.carriers().collect();
         needed.extend(
             self.queue
                 .iter()
@@ -212,6 +214,7 @@ impl Controller {
         needed.extend(working.flat_map(|pending| &pending.carriers));
         let idle = self.idle_policies();
         let done: Vec<Str> = self
+            .requests
             .inbox
             .requests
             .iter()
@@ -225,7 +228,7 @@ impl Controller {
             .map(|(name, _)| name.clone())
             .collect();
         for name in done {
-            if let Some(carrier) = self.inbox.requests.get_mut(&name) {
+            if let Some(carrier) = self.requests.inbox.requests.get_mut(&name) {
                 carrier.going = true;
             }
             let id = ObjectId::new(
@@ -242,11 +245,11 @@ impl Controller {
             // The watch tells that it is gone; until then it is not taken again.
             Ok(_) => {}
             Err(error) if error.reason == Reason::NotFound => {
-                self.inbox.requests.remove(name);
+                self.requests.inbox.requests.remove(name);
             }
             Err(_) => {
-                self.inbox.next_sweep = self.now + self.env.settings.retry.backoff * 4;
-                if let Some(carrier) = self.inbox.requests.get_mut(name) {
+                self.requests.inbox.next_sweep = self.now + self.env.settings.retry.backoff * 4;
+                if let Some(carrier) = self.requests.inbox.requests.get_mut(name) {
                     carrier.going = false;
                 }
             }

@@ -239,9 +239,9 @@ impl Controller {
     ) {
         let name = name_of(key);
         if condition.is_none() && !skipped {
-            self.status.is_done(&name);
+            self.requests.status.is_done(&name);
         }
-        let known = self.status.knows(&name);
+        let known = self.requests.status.knows(&name);
         let failures = self.queue.get(key).map_or(0, |state| state.failures);
         let (now, life) = (self.now, self.env.settings.requests.failed_request_life);
         let status = |state, message: &str, retries| Status {
@@ -282,12 +282,12 @@ impl Controller {
             ),
         };
         let (spec, policy) = (self.spec_of(key), key.rule.policy.name.clone());
-        self.status.show(name, status, (from, until), now, || (spec, policy));
+        self.requests.status.show(name, status, (from, until), now, || (spec, policy));
     }
 
     /// The work on a key is no longer relevant.
     pub(crate) fn unshow(&mut self, key: &WorkKey) {
-        self.status.hide(&name_of(key), self.now);
+        self.requests.status.hide(&name_of(key), self.now);
     }
 
     fn spec_of(&self, key: &WorkKey) -> Value {
@@ -320,7 +320,7 @@ impl Controller {
 
     /// Writes what is due about requests.
     pub(crate) fn show_requests(&mut self) {
-        for (name, call) in self.status.poll(
+        for (name, call) in self.requests.status.poll(
             self.now,
             &self.env.settings.requests.kind,
             &self.env.settings.namespace,
@@ -331,7 +331,7 @@ impl Controller {
 
     pub(crate) fn request_answered(&mut self, name: &str, answer: Result<Reply, ApiError>) {
         let again = self.now + self.env.settings.retry.backoff * 4;
-        self.status.on_reply(name, answer, self.now, again);
+        self.requests.status.on_reply(name, answer, self.now, again);
     }
 
     /// A request is there or is another one: perhaps another client asks for something.
@@ -350,7 +350,7 @@ impl Controller {
         let name = id.name.to_string();
         let state = object.str_at(["status", "state"]).unwrap_or_default();
         let foreign = metadata::label(object, SHOWN).is_none();
-        if self.status.knows(&name) || (foreign && !matches!(state, "" | "Pending")) {
+        if self.requests.status.knows(&name) || (foreign && !matches!(state, "" | "Pending")) {
             return;
         }
         let spec = object.get("spec").cloned().unwrap_or(Value::Null);
@@ -361,7 +361,7 @@ impl Controller {
                 Err(Some(message)) => {
                     let until = self.now + self.env.settings.requests.failed_request_life;
                     let status = Status { message, retries: 1, ..Status::of("Failed") };
-                    self.status.accept(&name, spec, status, self.now, until);
+                    self.requests.status.accept(&name, spec, status, self.now, until);
                     return;
                 }
             }
@@ -369,7 +369,7 @@ impl Controller {
             // One that an earlier process left; work that still fails shows itself again.
             ("Completed", self.now + self.env.settings.requests.failed_request_life)
         };
-        self.status.accept(&name, spec, Status::of(status), self.now, until);
+        self.requests.status.accept(&name, spec, Status::of(status), self.now, until);
     }
 
     /// Takes a request of another client as an event. What cannot be done is said; what is quietly over is
