@@ -4,7 +4,7 @@
 //! a change of its status alone is no reason to check it again.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +12,12 @@ use kiln_admission::{Settings, ValidationResult};
 use kiln_cluster::{Call, Reason};
 use kiln_controller::AccessCheck;
 use kiln_engine::{
-    AccessRequest, ContentHash, EvalEnv, Event, ListPage, ListQuery, ReadError, RuleSet, User,
-    View, WithGlobals,
+    AccessRequest, EvalEnv, ListPage, ListQuery, ReadError, RuleSet, User, View, WithGlobals,
 };
-use kiln_object::report_form::is_report_group;
 use kiln_object::{Change, Gvk, Kinds, ObjectId, metadata};
+use kiln_replica::scan::{self, ScannedObjects, check, happened, scanned_policies};
 use kiln_reports::ReportedObject;
-use kiln_rules::{Policy, PolicyId};
+use kiln_rules::PolicyId;
 use kiln_services::Services;
 use kiln_value::{Str, Value};
 use tokio::runtime::Handle;
@@ -28,9 +27,8 @@ use tokio::task::JoinSet;
 use crate::author_access::Rights;
 use crate::calls::{carry_out, list_all};
 use crate::client::Client;
-use crate::events::{CheckedObject, Happened};
 use crate::policy_store::{News, Registry, follow};
-use crate::reporter::{ReportNews, is_scanned};
+use crate::reporter::ReportNews;
 use crate::serve::Machine;
 use crate::state::AppState;
 use crate::watch::{Subject, Watcher};
@@ -43,13 +41,6 @@ const SETTLE: Duration = Duration::from_millis(500);
 const BATCH: usize = 200;
 /// What its watches are called where health is told.
 const PURPOSE: &str = "scan";
-
-/// What a scan goes by: another one begins when this is another one.
-#[derive(Clone, PartialEq, Eq)]
-struct Basis {
-    policies: Vec<(String, String)>,
-    kinds: Vec<Gvk>,
-}
 
 /// Scans for as long as it is let.
 pub(crate) async fn keep(shared: AppState) {
@@ -65,7 +56,7 @@ pub(crate) async fn keep(shared: AppState) {
             }
             continue;
         }
-        let basis = basis(&stored, &known);
+        let basis = scan::basis(&stored, &known);
         let scanning = pass(&shared, Arc::clone(&stored), known, basis.kinds.clone());
         let differs = async {
             loop {
@@ -76,7 +67,7 @@ pub(crate) async fn keep(shared: AppState) {
                 }
                 tokio::time::sleep(SETTLE).await;
                 let (stored, known) = (registry.borrow().clone(), kinds.borrow().clone());
-                if stored.complete && self::basis(&stored, &known) != basis {
+                if stored.complete && scan::basis(&stored, &known) != basis {
                     return true;
                 }
             }
@@ -86,46 +77,6 @@ pub(crate) async fn keep(shared: AppState) {
             goes_on = differs => if !goes_on { return },
         }
     }
-}
-
-/// The policies whose rules are run on objects that are there.
-fn scanned_policies(registry: &Registry) -> Vec<Arc<Policy>> {
-    let with_scanned = |policy: &Arc<Policy>| {
-        let rules = policy.rules.iter().filter(|rule| is_scanned(policy, rule));
-        let rules: Vec<_> = rules.cloned().collect();
-        (!rules.is_empty()).then(|| Arc::new(Policy { rules, ..Policy::clone(policy) }))
-    };
-    registry.rules.policies().iter().filter_map(with_scanned).collect()
-}
-
-fn basis(registry: &Registry, kinds: &Kinds) -> Basis {
-    let life = |object: &Value| {
-        let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
-        format!("{} {}", metadata::uid(object).unwrap_or_default(), generation.unwrap_or_default())
-    };
-    let policies =
-        registry.policies.iter().map(|policy| (policy.id.to_string(), life(&policy.object)));
-    let exceptions = registry
-        .exceptions
-        .iter()
-        .map(|exception| (exception.name.to_string(), format!("{:p}", Arc::as_ptr(exception))));
-    let scanned = scanned_policies(registry);
-    let rules = || scanned.iter().flat_map(|policy| &policy.rules);
-    let mut found: Vec<Gvk> = kinds
-        .iter()
-        .filter(|kind| kind.verbs().contains(&"watch") && !is_report_group(kind.group()))
-        .filter_map(|kind| kinds.preferred(kind.group(), kind.kind()))
-        .map(kiln_object::Kind::gvk)
-        .filter(|gvk| !is_noise(gvk) && rules().any(|rule| rule.trigger.may_fire_for(gvk, "")))
-        .collect();
-    found.sort();
-    found.dedup();
-    Basis { policies: policies.chain(exceptions).collect(), kinds: found }
-}
-
-/// What changes all the time and is the business of no policy.
-fn is_noise(gvk: &Gvk) -> bool {
-    matches!(gvk.kind.as_str(), "Event" | "Lease" | "UpdateRequest")
 }
 
 /// Checks all objects once, and then those that change.
@@ -161,25 +112,20 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
         tasks.spawn(follow(watcher.clone(), number, Subject::all(gvk), news.clone()));
     }
     drop(news);
-    let mut seen: BTreeMap<Str, ContentHash> = BTreeMap::new();
+    let mut seen = ScannedObjects::default();
     while let Some(news) = told.recv().await {
         let mut changed: Vec<Value> = match news {
             News::All(_, objects) => objects,
             News::One(_, event) if event.change == Change::Deleted => {
                 let uid: Str = metadata::uid(&event.object).unwrap_or_default().into();
-                seen.remove(&uid);
+                seen.forget(&uid);
                 let _ = shared.findings.send(ReportNews::Gone(uid)).await;
                 continue;
             }
             News::One(_, event) => vec![event.object],
             News::Unserved(_) | News::Unreadable(_) => continue,
         };
-        let mut is_new = |object: &Value| {
-            let uid: Str = metadata::uid(object).unwrap_or_default().into();
-            let hash = ContentHash::of(&looked_at(object));
-            seen.insert(uid, hash) != Some(hash)
-        };
-        changed.retain(|object| !metadata::is_deleted(object) && is_new(object));
+        changed.retain(|object| seen.is_new(object));
         show_progress(shared, seen.len(), changed.len());
         while !changed.is_empty() {
             let batch: Vec<Value> = changed.drain(..changed.len().min(BATCH)).collect();
@@ -205,16 +151,6 @@ fn show_progress(shared: &AppState, known: usize, waiting: usize) {
     set("waiting", waiting);
 }
 
-/// An object without what changes by itself.
-fn looked_at(object: &Value) -> Value {
-    let mut object = object.clone();
-    object.remove(["status"]);
-    object.remove(["metadata", "resourceVersion"]);
-    object.remove(["metadata", "managedFields"]);
-    object.remove(["metadata", "generation"]);
-    object
-}
-
 async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<ValidationResult>)) {
     for result in &results {
         let policy = result.rule.policy.key();
@@ -225,15 +161,7 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
         ];
         shared.metrics.count("kiln_scan_results_total", &labels);
     }
-    if results.iter().any(ValidationResult::is_bad) {
-        let checked = CheckedObject { id: object.id.clone(), uid: Some(object.uid.clone()) };
-        let results: Vec<_> = results.iter().filter(|result| result.is_bad()).cloned().collect();
-        let happened = Happened::Checked {
-            object: checked,
-            results: results.into(),
-            blocked: false,
-            scanned: true,
-        };
+    if let Some(happened) = happened(&object, &results) {
         // Events are for people: when there are too many of them, some are left out.
         let _ = shared.happened.try_send(happened);
     }
@@ -274,18 +202,7 @@ impl Scanner {
             protected_namespaces: &self.settings.protected_namespaces,
             home: &self.settings.namespace,
         };
-        let mut found = Vec::with_capacity(objects.len());
-        for object in objects {
-            let (Ok(id), Some(uid)) = (ObjectId::of(&object), metadata::uid(&object)) else {
-                continue;
-            };
-            let uid = Str::from(uid);
-            // Kyverno: as if it were created, by no user.
-            let checked = self.rules.mutate(&Event::created(object), &eval_env);
-            let results = checked.outcomes.iter().filter_map(ValidationResult::of).collect();
-            found.push((ReportedObject { id, uid }, results));
-        }
-        found
+        check(&self.rules, objects, &eval_env)
     }
 }
 

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
-use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::Check;
 use kiln_admission::webhooks::{POLICY_PATH, is_served};
 use kiln_admission::{BadReview, Request, Reviewed};
-use kiln_cluster::{ApiError, Call, Reason, Reply};
+use kiln_cluster::{Call, Reason};
 use kiln_engine::Verdict;
 use kiln_object::{Kinds, ObjectId};
+use kiln_replica::policy_review::permitted;
 use kiln_value::Value;
 use tokio::sync::Semaphore;
 
@@ -356,45 +356,8 @@ async fn policy(
         checked = check(&kinds);
         shared.rumours.spread();
     }
-    let asked = async {
-        let mut allowed = Vec::new();
-        for question in checked.questions() {
-            let mut yes = is_allowed(shared, &question.to_value(settings)).await?;
-            if !yes {
-                let role = match question.role() {
-                    Some(role) => {
-                        let kinds = shared.kinds.borrow().clone();
-                        let read = carry_out(&shared.admission, &kinds, &Call::Get(role)).await;
-                        // What cannot be read is not known to be held.
-                        read.ok().and_then(Reply::object)
-                    }
-                    None => None,
-                };
-                if let Some(instead) = question.instead(role.as_ref(), settings) {
-                    yes = true;
-                    for review in &instead {
-                        yes = yes && is_allowed(shared, review).await?;
-                    }
-                }
-            }
-            allowed.push(yes);
-        }
-        Ok::<_, ApiError>(allowed)
-    };
-    let asked = asked.await;
-    match asked {
-        Ok(allowed) => checked.conclude(&allowed, settings),
-        Err(error) => {
-            let why = format!("cannot find out which permissions the engine has: {error}");
-            kiln_admission::Response::failed(why)
-        }
-    }
-}
-
-/// Whether a user may do something.
-async fn is_allowed(shared: &AppState, review: &Value) -> Result<bool, ApiError> {
-    let answer = shared.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
-    Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool).unwrap_or(false))
+    let kinds = shared.kinds.borrow().clone();
+    permitted(&shared.admission, &kinds, checked, settings).await
 }
 
 #[cfg(test)]
