@@ -1,4 +1,4 @@
-//! Clusters for tests with live steps: a sandbox in this process, with the engine at work, for every test.
+//! Clusters for tests that run programs of the machine: a sandbox on loopback, in real time, with the engine at work.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,11 +9,14 @@ use kiln_cleanup::TTL_LABEL;
 use kiln_diagnostic::Diagnostic;
 use kiln_object::{EngineNames, Gvk, metadata};
 use kiln_sandbox::{Sandbox, SandboxOptions};
-use kiln_suites::chainsaw::{ApiResponse, TestCluster, TestClusters, Waited};
+use kiln_suites::chainsaw::{
+    ApiResponse, ProgramOutput, TestCluster, TestClusters, TestProgram, Waited,
+};
 use kiln_value::{Value, json};
 use kiln_yaml::Document;
 use tokio::runtime::Runtime;
 
+use super::programs;
 use crate::commands::up::config;
 use crate::commands::up::engine::{self, Reached, SandboxEngine, View};
 use crate::commands::up::temp_dir::{PrivateDir, private_dir};
@@ -21,6 +24,9 @@ use crate::exit::CommandFailure;
 
 /// How often it is looked whether something happened.
 const LOOK: Duration = Duration::from_millis(5);
+/// Nothing happens for so long when everything has happened: longer than the engine puts anything off for, also on a busy
+/// machine. Only what fails waits for it.
+const QUIET: Duration = Duration::from_secs(5);
 /// How long the engine may take to register.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -53,7 +59,7 @@ impl TestClusters for Sandboxes<'_> {
             let sandbox = Sandbox::start(&options)
                 .await
                 .map_err(|problem| Diagnostic::error(problem.message).hint(problem.hint))?;
-            let kubeconfig = directory.path().join("engine");
+            let kubeconfig = directory.path().join(programs::KUBECONFIG);
             config::write(&kubeconfig, sandbox.kubeconfig())?;
             for definition in self.definitions {
                 sandbox.apply(definition.value(), "kiln").map_err(|why| {
@@ -78,7 +84,7 @@ impl TestClusters for Sandboxes<'_> {
         let (runtime, engine) = (&self.runtime, Some(engine));
         let sandbox = Arc::new(sandbox);
         let has_ttl = Cell::new(false);
-        Ok(Box::new(Cluster { runtime, sandbox, engine, view, has_ttl, _directory: directory }))
+        Ok(Box::new(Cluster { runtime, sandbox, engine, view, has_ttl, directory }))
     }
 }
 
@@ -133,7 +139,8 @@ struct Cluster<'r> {
     view: View,
     /// Whether something was written that is to be deleted when it is old enough.
     has_ttl: Cell<bool>,
-    _directory: PrivateDir,
+    /// Holds the kubeconfig that programs use.
+    directory: PrivateDir,
 }
 
 impl TestCluster for Cluster<'_> {
@@ -175,10 +182,13 @@ impl TestCluster for Cluster<'_> {
         self.sandbox.revision()
     }
 
-    fn wait(&self, mut revision: u64, quiet: Duration) -> Waited {
+    fn wait(&self, mut revision: u64, at_most: Duration) -> Waited {
         let began = Instant::now();
         let mut still = Instant::now();
         loop {
+            if began.elapsed() >= at_most {
+                return Waited { revision: None, took: began.elapsed() };
+            }
             let now = self.sandbox.revision();
             if now == revision + 1 && self.lease_version() == now {
                 revision = now;
@@ -188,11 +198,19 @@ impl TestCluster for Cluster<'_> {
             }
             if self.view.is_busy() || self.view.deletes_soon(self.has_ttl.get()) {
                 still = Instant::now();
-            } else if still.elapsed() >= quiet {
+            } else if still.elapsed() >= QUIET {
                 return Waited { revision: None, took: began.elapsed() };
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    fn run_program(&self, program: &TestProgram) -> Option<ProgramOutput> {
+        Some(programs::run(program, self.directory.path()))
     }
 }
 

@@ -1,26 +1,15 @@
 //! The status that a policy should have: whether its rules act, and which of them do not.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_dialects::not_run_in_words;
 use kiln_object::{ObjectId, metadata};
 use kiln_rules::{KindPattern, Operation, Policy, Program, Rule};
-use kiln_value::{Str, Value, value};
+use kiln_value::{Value, value};
 
+use super::{Admission, Troubles};
 use crate::policy_store::StoredPolicy;
 use crate::scan_permissions::Scannable;
-use crate::state::Troubles;
-
-/// Who answers admission requests.
-pub(super) enum Admission<'a> {
-    /// This process: these policies are registered.
-    Here(&'a BTreeMap<ObjectId, (Str, i64)>),
-    /// Another one, which says when policies are ready.
-    Elsewhere,
-    /// No replica.
-    Nowhere,
-}
 
 impl StoredPolicy {
     /// Whether its rules are in CEL: then its conditions have another place.
@@ -298,6 +287,8 @@ mod tests {
     use super::super::{covers, timed};
     use super::*;
 
+    const NOW: u64 = 1_700_000_000_000;
+
     #[test]
     fn conditions_keep_the_time_since_when_they_hold() {
         let policy = value!({"status": {"conditions": [
@@ -307,11 +298,11 @@ mod tests {
             let list = status.get_path(path.iter().copied()).unwrap();
             list.index(0).unwrap().str_at(["lastTransitionTime"]).unwrap().to_owned()
         };
-        let good = timed(&policy, status(true, "Succeeded", "Ready", None));
+        let good = timed(&policy, status(true, "Succeeded", "Ready", None), NOW);
         assert_eq!(time(&good, &["conditions"]), "2020-01-01T00:00:00Z");
-        let bad = timed(&policy, status(false, "Failed", "why", None));
+        let bad = timed(&policy, status(false, "Failed", "why", None), NOW);
         assert_ne!(time(&bad, &["conditions"]), "2020-01-01T00:00:00Z");
-        let scripted = timed(&policy, condition_status(None, None));
+        let scripted = timed(&policy, condition_status(None, None), NOW);
         assert!(!time(&scripted, &["conditionStatus", "conditions"]).is_empty());
         assert!(covers(&good, &status(true, "Succeeded", "Ready", None)));
         assert!(!covers(&bad, &status(true, "Succeeded", "Ready", None)));

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use http::Method;
 use kiln_admission::access::{ACCESS_REVIEWS, access_review};
@@ -12,24 +11,24 @@ use kiln_engine::{AccessRequest, User, author};
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_value::{Map, Value};
 
-use crate::client::Client;
+use crate::api::Api;
 
-/// How long an answer counts. Rights that are withdrawn end within this time.
-const COUNTS_FOR: Duration = Duration::from_secs(10);
+/// How long an answer counts, in milliseconds. Rights that are withdrawn end within this time.
+const COUNTS_FOR: u64 = 10_000;
 /// How many answers are held.
 const MOST: usize = 4096;
 
 /// What the API server answered of late.
 #[derive(Debug, Default)]
 pub struct Rights {
-    known: Mutex<HashMap<String, (bool, Instant)>>,
+    known: Mutex<HashMap<String, (bool, u64)>>,
 }
 
 impl Rights {
     /// Why a call is not to be made in the name of an author; none when they may do it themselves.
-    pub(crate) async fn refusal(
+    pub async fn refusal<A: Api>(
         &self,
-        client: &Client,
+        client: &A,
         kinds: &Kinds,
         author: &User,
         call: &Call,
@@ -53,9 +52,9 @@ impl Rights {
     ///
     /// # Errors
     /// When that cannot be known at the moment.
-    pub(crate) async fn may_read(
+    pub async fn may_read<A: Api>(
         &self,
-        client: &Client,
+        client: &A,
         kinds: &Kinds,
         AccessCheck { user, verb, object, subresource }: &AccessCheck,
     ) -> Result<bool, String> {
@@ -72,34 +71,35 @@ impl Rights {
                     .await?))
     }
 
-    async fn has(&self, client: &Client, user: &User, attributes: Map) -> Result<bool, String> {
+    async fn has<A: Api>(&self, client: &A, user: &User, attributes: Map) -> Result<bool, String> {
         let review = access_review(user.username.as_str(), &user.groups, attributes);
         let key = kiln_value::json::to_canonical_string(&review);
-        if let Some(allowed) = self.remembered(&key) {
+        if let Some(allowed) = self.remembered(&key, client.now()) {
             return Ok(allowed);
         }
         let answer = client.send(Method::POST, ACCESS_REVIEWS, Some(&review), "").await;
         let answer = answer
             .map_err(|error| format!("cannot find out what {} may do: {error}", user.username))?;
         let allowed = answer.get_path(["status", "allowed"]).and_then(Value::as_bool) == Some(true);
-        self.remember(key, allowed);
+        self.remember(key, allowed, client.now());
         Ok(allowed)
     }
 
-    fn remembered(&self, key: &str) -> Option<bool> {
+    fn remembered(&self, key: &str, now: u64) -> Option<bool> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known
             .get(key)
-            .filter(|(_, since)| since.elapsed() < COUNTS_FOR)
+            // A clock that was set back says nothing about how old an answer is.
+            .filter(|(_, since)| now.checked_sub(*since).is_some_and(|age| age < COUNTS_FOR))
             .map(|(allowed, _)| *allowed)
     }
 
-    fn remember(&self, key: String, allowed: bool) {
+    fn remember(&self, key: String, allowed: bool, now: u64) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
             known.clear();
         }
-        known.insert(key, (allowed, Instant::now()));
+        known.insert(key, (allowed, now));
     }
 }
 

@@ -1,17 +1,16 @@
 //! Whether the account that scans may read what a policy in CEL checks: its status says so.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 use http::Method;
 use kiln_dialects::pod_controllers::{Variant, validating_variants};
 use kiln_object::{Gvk, Kinds};
 use kiln_value::{Value, value};
 
-use crate::client::Client;
+use crate::api::Api;
 
-/// How long an answer counts.
-pub(crate) const COUNTS: Duration = Duration::from_secs(60);
+/// How long an answer counts, in milliseconds.
+pub const COUNTS: u64 = 60_000;
 
 /// Where the account asks what it may do itself.
 const OWN_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -26,13 +25,13 @@ type Resource = (String, String, String);
 
 /// What the account may do, as the API server said of late.
 #[derive(Debug, Default)]
-pub(crate) struct ScanPermissions {
-    answers: BTreeMap<(Resource, &'static str), (bool, Instant)>,
+pub struct ScanPermissions {
+    answers: BTreeMap<(Resource, &'static str), (bool, u64)>,
 }
 
 /// Whether a policy can be scanned, in Kyverno's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Scannable {
+pub enum Scannable {
     /// All permissions are there; what to say if that is not the usual.
     Yes(Option<&'static str>),
     /// Some are not.
@@ -41,9 +40,9 @@ pub(crate) enum Scannable {
 
 impl ScanPermissions {
     /// Whether a policy can be scanned; none if it is of a kind that is not, or a permission is not known.
-    pub(crate) async fn of(
+    pub async fn of<A: Api>(
         &mut self,
-        client: &Client,
+        client: &A,
         kinds: &Kinds,
         policy: &Value,
     ) -> Option<Scannable> {
@@ -77,10 +76,10 @@ impl ScanPermissions {
         })
     }
 
-    async fn may(&mut self, client: &Client, resource: &Resource, verb: &'static str) -> bool {
+    async fn may<A: Api>(&mut self, client: &A, resource: &Resource, verb: &'static str) -> bool {
         let key = (resource.clone(), verb);
         if let Some((may, asked)) = self.answers.get(&key)
-            && asked.elapsed() < COUNTS
+            && client.now().checked_sub(*asked).is_some_and(|age| age < COUNTS)
         {
             return *may;
         }
@@ -97,7 +96,7 @@ impl ScanPermissions {
         // Without an answer nothing is said against the policy.
         let Ok(answer) = answer else { return true };
         let may = answer.get_path(["status", "allowed"]).and_then(Value::as_bool) == Some(true);
-        self.answers.insert(key, (may, Instant::now()));
+        self.answers.insert(key, (may, client.now()));
         may
     }
 }

@@ -1,26 +1,41 @@
 //! Carries out calls.
 
+use std::future::Future;
+
 use http::Method;
 use kiln_cluster::{ApiError, Call, Listing, ObjectPatch, Preconditions, Reason, Reply};
 use kiln_object::{Gvk, Kind, Kinds, ObjectId};
 use kiln_value::{Map, Value, value};
 
-use crate::client::Client;
+use crate::api::{Api, get};
 use crate::path::{Address, BadPart, path};
 
 /// Who writes, for the API server's books of who set which field.
 const FIELD_MANAGER: &str = "kiln";
 
+/// Calls that only the leader may make: one that is no longer the leader writes nothing.
+pub trait FencedCalls: Sync {
+    /// Carries out a call.
+    ///
+    /// # Errors
+    /// What the server says, why it says nothing, or that this process does not lead.
+    fn call(
+        &self,
+        kinds: &Kinds,
+        asked: &Call,
+    ) -> impl Future<Output = Result<Reply, ApiError>> + Send;
+}
+
 /// Carries out a call.
 ///
 /// # Errors
 /// What the server says, or why it says nothing.
-pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Reply, ApiError> {
+pub async fn carry_out<A: Api>(client: &A, kinds: &Kinds, call: &Call) -> Result<Reply, ApiError> {
     let about = call.about();
     let kind = find(kinds, &about.gvk)?;
     let object = |value: Value| Ok(Reply::Object(value));
     match call {
-        Call::Get(_) => object(client.get(&address(kind, &about, "", &[])?).await?),
+        Call::Get(_) => object(get(client, &address(kind, &about, "", &[])?).await?),
         Call::List { selector, limit, resume, .. } => {
             let selector = selector.to_string();
             let limit = limit.map(|limit| limit.to_string());
@@ -30,7 +45,7 @@ pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Re
             }
             query.extend(limit.as_deref().map(|limit| ("limit", limit)));
             query.extend(resume.as_deref().map(|resume| ("continue", resume)));
-            let answer = client.get(&address(kind, &about, "", &query)?).await?;
+            let answer = get(client, &address(kind, &about, "", &query)?).await?;
             Ok(Reply::List(listing(answer, kind, resume.as_deref())?))
         }
         Call::Create { object: body, dry_run } => {
@@ -69,8 +84,8 @@ pub async fn carry_out(client: &Client, kinds: &Kinds, call: &Call) -> Result<Re
 ///
 /// # Errors
 /// What the server says, or why it says nothing.
-pub(crate) async fn try_delete(
-    client: &Client,
+pub async fn try_delete<A: Api>(
+    client: &A,
     kinds: &Kinds,
     target: &ObjectId,
 ) -> Result<(), ApiError> {
@@ -82,8 +97,8 @@ pub(crate) async fn try_delete(
 ///
 /// # Errors
 /// What the server says, or why it says nothing.
-pub(crate) async fn delete_object(
-    client: &Client,
+pub async fn delete_object<A: Api>(
+    client: &A,
     kinds: &Kinds,
     target: &ObjectId,
     preconditions: &Preconditions,
@@ -96,8 +111,8 @@ pub(crate) async fn delete_object(
 /// What becomes of the objects that a deleted downstream owns: they go afterwards.
 const BACKGROUND: &str = "Background";
 
-async fn delete(
-    client: &Client,
+async fn delete<A: Api>(
+    client: &A,
     kind: &Kind,
     target: &ObjectId,
     preconditions: &Preconditions,
@@ -133,8 +148,8 @@ async fn delete(
 ///
 /// # Errors
 /// What the server says, or why it says nothing.
-pub async fn list_all(
-    client: &Client,
+pub async fn list_all<A: Api>(
+    client: &A,
     kinds: &Kinds,
     gvk: &Gvk,
     namespace: &str,
@@ -149,7 +164,7 @@ pub async fn list_all(
         }
         query.extend(all.resume.as_deref().map(|resume| ("continue", resume)));
         let path = collection_path(kinds, gvk, namespace, &query)?;
-        let page = listing(client.get(&path).await?, kind, all.resume.as_deref())?;
+        let page = listing(get(client, &path).await?, kind, all.resume.as_deref())?;
         all.objects.extend(page.objects);
         (all.revision, all.resume) = (page.revision, page.resume);
         if all.resume.is_none() {
