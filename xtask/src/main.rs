@@ -17,6 +17,7 @@ mod readme;
 mod record;
 mod test;
 mod upgrade;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -60,6 +61,8 @@ enum Command {
     Record(record::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),
+    /// Build Kiln Studio, the web application; run its stories in a browser
+    Web(web::Args),
     /// Upgrade from an earlier version on a real control plane, with downstreams and requests
     Upgrade(upgrade::Args),
     /// Build the servers that live tests run on, if they are not there yet
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Faults(args) => faults::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
         Command::Upgrade(args) => upgrade::run(&args),
+        Command::Web(args) => web::run(&args),
         Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),
         Command::SuiteRunner => cluster::built("runner of the suites", chainsaw().map(|_| ())),
         Command::Accept(args) => accept::run(&args),

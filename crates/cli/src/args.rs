@@ -64,6 +64,8 @@ pub(crate) enum Format {
     Markdown,
     /// SARIF 2.1.0, for code scanning
     Sarif,
+    /// One page that stands alone, for pull requests and tickets
+    Html,
     /// Annotations of GitHub Actions
     Github,
     /// Code Quality report of GitLab
@@ -83,6 +85,7 @@ impl Format {
             Format::Junit => "junit",
             Format::Markdown => "markdown",
             Format::Sarif => "sarif",
+            Format::Html => "html",
             Format::Github => "github",
             Format::Gitlab => "gitlab",
             Format::Azure => "azure",

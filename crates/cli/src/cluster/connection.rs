@@ -29,7 +29,7 @@ pub(crate) fn installation_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
     /// Path of the kubeconfig [default: KUBECONFIG, or ~/.kube/config]
@@ -54,6 +54,25 @@ impl Connection {
             service: self.names().service(),
             names: self.names(),
             ..Options::default()
+        }
+    }
+
+    /// The cluster of a kubeconfig, with an installation of the usual name.
+    pub(crate) fn of_kubeconfig(path: PathBuf) -> Self {
+        Connection { kubeconfig: Some(path), context: None, name: "kyverno".to_owned() }
+    }
+
+    /// Whether the user says which cluster is meant.
+    pub(crate) fn is_given(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
+    /// What to call the cluster.
+    pub(crate) fn shown_name(&self) -> String {
+        match (&self.context, &self.kubeconfig) {
+            (Some(context), _) => context.clone(),
+            (None, Some(path)) => path.display().to_string(),
+            (None, None) => "the cluster".to_owned(),
         }
     }
 

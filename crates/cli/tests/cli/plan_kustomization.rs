@@ -207,3 +207,22 @@ fn charts_look_objects_up_in_the_cluster_of_the_plan() {
     let run = folder.kiln(&["build", "prod", "--enable-helm"]);
     assert!(run.stdout.contains("color: none\n"), "{}{}", run.stdout, run.stderr);
 }
+
+#[test]
+fn a_plan_is_a_page() {
+    let Some(folder) = repository() else { return };
+    folder.write("base/all.yaml", BASE.replace("quiet", "loud").replace("name: web", "name: site"));
+    let run = folder.kiln(&[&PLAN[..], &["--format", "html"]].concat());
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    for wanted in [
+        "<b>2</b> create",
+        "<b>2</b> delete",
+        "<b>1</b> deny",
+        "<th scope=\"row\">shop</th>",
+        ">owners</text>",
+        "too loud",
+    ] {
+        assert!(run.stdout.contains(wanted), "{wanted}\n{}", run.stdout);
+    }
+    assert!(!run.stdout.contains("hush") && !run.stdout.contains("<script"), "{}", run.stdout);
+}

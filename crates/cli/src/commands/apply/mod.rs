@@ -1,6 +1,5 @@
 //! `kiln apply`
 
-mod faults;
 mod findings;
 mod junit;
 mod policy_report;
@@ -15,10 +14,10 @@ use kiln_engine::{HostAllowlist, Limits};
 use kiln_offline::{Change, Given, Job, Report, UserFile, Values, remark_kind, run as run_offline};
 use kiln_rules::Payload;
 use kiln_services::Services;
+use kiln_studio::Written;
 use kiln_value::Value;
 use kiln_yaml::{Document, emit_documents};
 
-use self::faults::Written;
 use super::plan::{KustomizationArgs, PlanArgs, PlanTask, plan};
 use crate::addresses::Fetched;
 use crate::args::{Format, Global, form_or_path, separated};
@@ -28,9 +27,9 @@ use crate::kustomization::built_documents;
 use crate::policy_files::{
     POLICY_KINDS_HINT, compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, rule_set,
 };
-use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
+use kiln_studio::SchemasOfServer;
 
 /// Apply policies to resources, and show the results
 ///
@@ -104,7 +103,7 @@ pub(crate) struct Args {
     allow_service: Vec<HostAllowlist>,
 
     /// File for the objects, or directory, which is created if its name ends with a slash: mutated ones go to
-    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif, github, gitlab, azure) means --format
+    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif, github, gitlab, azure, html) means --format
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -273,9 +272,10 @@ impl Accepted {
     }
 }
 
-pub(super) use show::{change_as_value, message};
+pub(super) use kiln_studio::change_as_value;
+pub(super) use show::message;
 
-pub(super) const FORMS: [Format; 9] = [
+pub(super) const FORMS: [Format; 10] = [
     Format::Text,
     Format::Table,
     Format::Yaml,
@@ -285,6 +285,7 @@ pub(super) const FORMS: [Format; 9] = [
     Format::Github,
     Format::Gitlab,
     Format::Azure,
+    Format::Html,
 ];
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
@@ -355,7 +356,8 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     let limits =
         if args.trace { Limits::default().traced() } else { Limits::default().explaining_skips() };
     let shows_findings = crate::findings::FORMS.contains(&ui.format());
-    let shows_fixes = (shows_findings || matches!(ui.format(), Format::Text | Format::Json))
+    let shows_fixes = (shows_findings
+        || matches!(ui.format(), Format::Text | Format::Json | Format::Html))
         && !(args.table || args.policy_report);
     let limits = if shows_fixes { limits.fixing() } else { limits };
     let mut others = objects_of(others)?;

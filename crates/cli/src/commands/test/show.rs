@@ -29,7 +29,8 @@ pub(super) fn report(
         Format::Sarif | Format::Github | Format::Gitlab | Format::Azure => {
             findings::write(out, format, &attention(report))?;
         }
-        Format::Text => {
+        // `Ui::has_formats_of` has refused what is not a form of this command.
+        Format::Text | Format::Html => {
             rows(out, args, shown)?;
             differences(out, shown)?;
             writeln!(out, "{}", summary(report))?;
