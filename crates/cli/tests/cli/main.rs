@@ -40,6 +40,7 @@ mod releases;
 mod run;
 mod security;
 mod services;
+mod studio;
 mod test;
 mod test_live;
 mod transcripts;
