@@ -7,14 +7,23 @@ use kiln_engine::{ANNOTATION_PREFIX, is_ownership_label};
 use kiln_value::{Map, Value};
 
 /// Two objects without the engine's bookkeeping.
-pub(super) struct Folded {
-    pub(super) before: Option<Value>,
-    pub(super) after: Option<Value>,
+pub struct Folded {
+    pub before: Option<Value>,
+    pub after: Option<Value>,
     /// How many of its labels and annotations differ.
-    pub(super) count: usize,
+    pub count: usize,
 }
 
-pub(super) fn fold(before: Option<&Value>, after: Option<&Value>) -> Folded {
+impl Folded {
+    /// What is left out, in words.
+    pub fn remark(&self) -> Option<String> {
+        let words = if self.count == 1 { "label or annotation" } else { "labels and annotations" };
+        (self.count > 0).then(|| format!("{} {words} of the engine are left out", self.count))
+    }
+}
+
+/// Takes the engine's labels and annotations off two objects.
+pub fn fold(before: Option<&Value>, after: Option<&Value>) -> Folded {
     let mut count = 0;
     let (mut shown_before, mut shown_after) = (before.cloned(), after.cloned());
     let is_note: fn(&str) -> bool = |key| key.starts_with(ANNOTATION_PREFIX);

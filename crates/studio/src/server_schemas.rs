@@ -6,17 +6,17 @@ use kiln_object::Gvk;
 use kiln_value::Value;
 
 /// The schemas of the built-in kinds, and of definitions among some objects.
-pub(crate) struct SchemasOfServer(ObjectSchemas);
+pub struct SchemasOfServer(ObjectSchemas);
 
 impl SchemasOfServer {
-    pub(crate) fn given<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Self {
+    pub fn given<'o>(objects: impl IntoIterator<Item = &'o Value>) -> Self {
         let is_definition =
             |object: &&Value| object.str_at(["kind"]) == Some("CustomResourceDefinition");
         SchemasOfServer(ObjectSchemas::new(objects.into_iter().filter(is_definition)))
     }
 
     /// Whether objects of a kind can be held to anything.
-    pub(crate) fn know(&self, gvk: &Gvk) -> bool {
+    pub fn know(&self, gvk: &Gvk) -> bool {
         self.0.know(gvk)
     }
 }

@@ -12,7 +12,7 @@ use kiln_value::{Map, Path, Value};
 use kiln_yaml::{Document, Places};
 
 /// Where resources and rules were written.
-pub(super) struct Written<'w> {
+pub struct Written<'w> {
     rules: &'w RuleSet,
     documents: Vec<Document>,
     /// For each resource, the number of its document and where it is there.
@@ -24,7 +24,7 @@ pub(super) struct Written<'w> {
 
 impl<'w> Written<'w> {
     /// The documents of the resources, in order, and those of data and requests.
-    pub(super) fn new(rules: &'w RuleSet, documents: &[Document], payloads: Vec<Document>) -> Self {
+    pub fn new(rules: &'w RuleSet, documents: &[Document], payloads: Vec<Document>) -> Self {
         let resources = documents.iter().enumerate().flat_map(|(number, document)| {
             let places = list::places(document.value()).into_iter();
             places.map(move |path| (number, path))
@@ -40,22 +40,22 @@ impl<'w> Written<'w> {
         }
     }
 
-    pub(super) fn rules(&self) -> &'w RuleSet {
+    pub fn rules(&self) -> &'w RuleSet {
         self.rules
     }
 
     /// Where a resource begins in its file; none for what rules made.
-    pub(super) fn resource(&self, result: &RuleResult) -> Option<SourceLocation> {
+    pub fn resource(&self, result: &RuleResult) -> Option<SourceLocation> {
         self.place_in(result.number?, &Path::root())
     }
 
     /// Where a rule was written.
-    pub(super) fn rule(&self, result: &RuleResult) -> Option<SourceLocation> {
+    pub fn rule(&self, result: &RuleResult) -> Option<SourceLocation> {
         self.place_in_rule(result, self.rules.rule(&result.rule)?.origin.path())
     }
 
     /// What is wrong with a resource, each with its places.
-    pub(super) fn faults<'r>(&self, result: &'r RuleResult) -> Vec<Located<'r>> {
+    pub fn faults<'r>(&self, result: &'r RuleResult) -> Vec<Located<'r>> {
         let violation = result.violation.as_ref();
         let faults = violation.into_iter().flat_map(|violation| &violation.faults);
         faults
@@ -96,17 +96,17 @@ impl<'w> Written<'w> {
 }
 
 /// Something that is wrong with a resource, and where.
-pub(super) struct Located<'f> {
-    pub(super) fault: &'f ValidationFault,
+pub struct Located<'f> {
+    pub fault: &'f ValidationFault,
     /// Where in the file of the resource; where it is missing, the last thing on the way.
-    pub(super) place: Option<SourceLocation>,
+    pub place: Option<SourceLocation>,
     /// Where the rule asks for something else.
-    pub(super) wanted: Option<SourceLocation>,
+    pub wanted: Option<SourceLocation>,
 }
 
 impl Located<'_> {
     /// In one line: `pod.yaml:8:5: spec.hostNetwork: true does not match false (policy.yaml:16:28)`.
-    pub(super) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         let mut line = String::new();
         if let Some(place) = &self.place {
             line.push_str(&format!("{place}: "));
@@ -119,14 +119,14 @@ impl Located<'_> {
     }
 
     /// Without places: `spec.hostNetwork: true does not match false`.
-    pub(super) fn said(&self) -> String {
+    pub fn said(&self) -> String {
         match self.fault.at.as_ref().filter(|at| !at.is_root()) {
             Some(at) => format!("{at}: {}", self.fault.why),
             None => self.fault.why.clone(),
         }
     }
 
-    pub(super) fn as_value(&self) -> Value {
+    pub fn as_value(&self) -> Value {
         let mut fields = Map::new();
         if let Some(at) = &self.fault.at {
             fields.insert("path", at.to_string());
@@ -143,7 +143,7 @@ impl Located<'_> {
     }
 }
 
-fn place_as_value(place: &SourceLocation) -> Value {
+pub(crate) fn place_as_value(place: &SourceLocation) -> Value {
     let position = place.position();
     Value::from(Map::from_iter([
         ("file", Value::from(place.source().name())),
