@@ -133,7 +133,9 @@ impl Keeper<'_> {
         for (policy, form) in forms {
             let (generated, message) = match &form {
                 NativeForm::Unasked => (false, String::new()),
-                NativeForm::Impossible(why) => (false, why.clone()),
+                NativeForm::Impossible(why) => {
+                    (false, format!("skip generating ValidatingAdmissionPolicy: {why}"))
+                }
                 NativeForm::Possible(native) => match self.ensure_both(native).await {
                     Ok(()) => (true, String::new()),
                     Err(error) if error.reason == Reason::Forbidden => {

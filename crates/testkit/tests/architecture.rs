@@ -104,8 +104,11 @@ const AFTER_COMPILATION: [&str; 8] =
 const NAMES_AND_PLACES: [(&str, &str); 7] = [
     ("engine/src/rule_set.rs", "policies keep the order of their names"),
     ("engine/src/validate/deny.rs", "a failed condition is shown as it was written"),
-    ("controller/src/record.rs", "records hold names of policies"),
-    ("controller/src/decide.rs", "a policy that cannot be compiled is named as others of its kind"),
+    ("controller/src/policies/record.rs", "records hold names of policies"),
+    (
+        "controller/src/reconcile/decide.rs",
+        "a policy that cannot be compiled is named as others of its kind",
+    ),
     ("controller/src/reports.rs", "results in reports name their source"),
     ("runtime/src/events.rs", "Events are about the object that a policy is stored as"),
     ("runtime/src/reporter.rs", "results in reports name their source"),
