@@ -63,6 +63,17 @@ impl TextDocument {
         end
     }
 
+    /// The byte of a place that is counted in UTF-16 units from the beginning of the text.
+    pub(crate) fn offset_of_units(&self, mut units: usize) -> usize {
+        for (at, c) in self.text().char_indices() {
+            if units < c.len_utf16() {
+                return at;
+            }
+            units -= c.len_utf16();
+        }
+        self.text().len()
+    }
+
     pub(crate) fn position(&self, offset: usize) -> Json {
         let text = self.text();
         let offset = text.floor_char_boundary(offset);

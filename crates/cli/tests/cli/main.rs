@@ -10,4 +10,5 @@ mod pages;
 #[cfg(target_os = "linux")]
 mod plugins;
 mod policies;
+mod studio;
 mod up;

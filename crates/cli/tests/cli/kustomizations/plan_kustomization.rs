@@ -239,3 +239,22 @@ fn policies_with_errors_make_no_plan() {
     assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{}", run.stderr);
     assert!(run.stderr.contains("there is no plan for policies with errors"), "{}", run.stderr);
 }
+
+#[test]
+fn a_plan_is_a_page() {
+    let Some(folder) = repository() else { return };
+    folder.write("base/all.yaml", BASE.replace("quiet", "loud").replace("name: web", "name: site"));
+    let run = folder.kiln(&[&PLAN[..], &["--format", "html"]].concat());
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    for wanted in [
+        "<b>2</b> create",
+        "<b>2</b> delete",
+        "<b>1</b> deny",
+        "<th scope=\"row\">shop</th>",
+        ">owners</text>",
+        "too loud",
+    ] {
+        assert!(run.stdout.contains(wanted), "{wanted}\n{}", run.stdout);
+    }
+    assert!(!run.stdout.contains("hush") && !run.stdout.contains("<script"), "{}", run.stdout);
+}

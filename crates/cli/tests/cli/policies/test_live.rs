@@ -594,3 +594,45 @@ fn a_script_ends_its_test_where_it_stands() {
     assert_eq!(run.code, 2, "{}{}", run.stdout, run.stderr);
     assert!(run.stderr.contains("skript is not run here"), "{}", run.stderr);
 }
+
+#[test]
+fn scripts_run_where_the_user_allows_them() {
+    let steps = "
+  steps:
+  - try:
+    - script:
+        env: [{name: WORD, value: hello}]
+        content: |
+          test -s \"$KUBECONFIG\" && echo $WORD
+        check: {($error == null): true, ($stdout): hello}
+        outputs: [{name: word, value: ($stdout)}]
+    - create: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: ($word)}}}
+    - assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: hello}}}
+    - command: {entrypoint: 'false', check: {($error != null): true}}
+    - script: {content: exit 3}
+";
+    let refused = test_with(steps, &[], &[]);
+    assert!(refused.stdout.contains("not run by Kiln"), "{}", refused.stdout);
+    let run = test_with(steps, &[], &["--allow-scripts"]);
+    assert_eq!(run.code, 1, "{}{}", run.stdout, run.stderr);
+    assert!(run.stdout.contains("exit status: 3"), "{}", run.stdout);
+    assert!(run.stdout.contains("4 passed, 1 failed"), "{}", run.stdout);
+}
+
+/// Time passes in the test, and not for those who wait for it.
+#[test]
+fn schedules_come_within_a_test() {
+    let steps = "
+  steps:
+  - try:
+    - apply: {resource: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: cleaner, labels: {rbac.kyverno.io/aggregate-to-cleanup-controller: 'true'}}, rules: [{apiGroups: [''], resources: [configmaps], verbs: [get, list, watch, delete]}]}}
+    - apply: {resource: {apiVersion: kyverno.io/v2, kind: ClusterCleanupPolicy, metadata: {name: nightly}, spec: {schedule: '0 3 * * *', match: {any: [{resources: {kinds: [ConfigMap], names: [old]}}]}}}}
+    - create: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: old}}}
+    - sleep: {duration: 1h}
+    - assert: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: old}}}
+    - sleep: {duration: 3h}
+    - error: {resource: {apiVersion: v1, kind: ConfigMap, metadata: {name: old}}}
+";
+    let run = test_with(steps, &[], &[]);
+    assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
+}
