@@ -3,6 +3,7 @@
 //! Cases are made from a seed, so that a run can be had again. A case for which both do not give the same is made as
 //! small as it can be while they still differ, and printed with both results.
 
+mod convert;
 mod dice;
 mod kustomize;
 mod kyverno;
@@ -45,6 +46,8 @@ enum Original {
     KyvernoPatterns,
     /// Policies that check
     KyvernoValidate,
+    /// Converted policies, and the figures of conversions
+    Convert,
 }
 
 pub(crate) fn run(args: &Args) -> Result<bool> {
@@ -53,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Original::Kyverno => kyverno::run(args.kiln.clone(), args.cases, args.seed, args.show),
         Original::KyvernoPatterns => patterns::run(args.cases, args.seed, args.show),
         Original::KyvernoValidate => validate::run(args),
+        Original::Convert => convert::run(args),
     }
 }
 
