@@ -35,8 +35,6 @@ impl TextDocument {
     pub(crate) fn is_too_large(&self) -> bool {
         self.text().len() > LARGEST
     }
-
-    /// The name of its file.
     pub(crate) fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
