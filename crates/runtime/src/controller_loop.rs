@@ -23,6 +23,7 @@ use crate::events::Happened;
 use crate::globals;
 use crate::kyverno_metrics::CountedEvaluation;
 use crate::lease::TermEnd;
+use crate::options::Only;
 use crate::policy_store::Registry;
 use crate::reporter::ReportNews;
 use crate::run::Acting;
@@ -215,7 +216,9 @@ impl ControllerLoop {
         let stored = inputs.registry.borrow_and_update().clone();
         let held = inputs.globals.borrow_and_update().clone();
         let keys = inputs.claim_keys.borrow_and_update().clone();
-        let informed = keys.is_some() && is_informed(&stored, &held, waited);
+        let registered = self.shared.options.only == Some(Only::Controller)
+            || self.shared.health.has_begun("webhooks");
+        let informed = keys.is_some() && is_informed(&stored, &held, registered, waited);
         self.controller.configure(|settings| settings.claim_keys = keys.unwrap_or_default());
         self.stored(&stored);
         self.controller.set_globals(held);
@@ -491,13 +494,16 @@ pub(crate) const PART: &str = "controller";
 /// The shortest time between two reports of the state.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// How long entries of the global context are waited for that say nothing.
+/// How long entries of the global context are waited for that say nothing, and webhooks that cannot be registered.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Whether enough is known to decide something: exceptions and settings without fail, because what was done against
-/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway.
-fn is_informed(stored: &Registry, globals: &Globals, waited: Duration) -> bool {
-    stored.complete && (globals::are_read(stored, globals) || waited > SILENCE)
+/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway; and
+/// the webhooks of this process, because without them a trial write lacks what mutating rules add, and an object that has
+/// it already would be written again without.
+fn is_informed(stored: &Registry, globals: &Globals, registered: bool, waited: Duration) -> bool {
+    let known = registered && globals::are_read(stored, globals);
+    stored.complete && (known || waited > SILENCE)
 }
 
 /// How long a change waits for what requests say of it, where some people are kept out.
@@ -525,24 +531,26 @@ mod tests {
     use kiln_value::value;
 
     #[test]
-    fn nothing_is_decided_before_exceptions_settings_and_globals_are_known() {
+    fn nothing_is_decided_before_exceptions_settings_globals_and_webhooks_are_known() {
         let (now, later) = (Duration::ZERO, SILENCE * 2);
         let mut stored = Registry::default();
         let mut held = Globals::default();
-        assert!(!is_informed(&stored, &held, later), "exceptions are unknown");
+        assert!(!is_informed(&stored, &held, true, later), "exceptions are unknown");
         stored.complete = true;
-        assert!(is_informed(&stored, &held, now));
+        assert!(is_informed(&stored, &held, true, now));
+        assert!(!is_informed(&stored, &held, false, now), "API servers do not know where to ask");
+        assert!(is_informed(&stored, &held, false, later), "webhooks may be out of its reach");
         stored.globals = vec![value!({"metadata": {"name": "regions"}})];
-        assert!(!is_informed(&stored, &held, now), "the entry was not read");
+        assert!(!is_informed(&stored, &held, true, now), "the entry was not read");
         held.insert("regions".into(), Err("not loaded yet".to_owned()));
-        assert!(!is_informed(&stored, &held, now));
+        assert!(!is_informed(&stored, &held, true, now));
         assert!(
-            is_informed(&stored, &held, later),
+            is_informed(&stored, &held, true, later),
             "one that says nothing does not block for ever"
         );
         held.insert("regions".into(), Err("forbidden".to_owned()));
-        assert!(is_informed(&stored, &held, now), "it is known why it cannot be had");
+        assert!(is_informed(&stored, &held, true, now), "it is known why it cannot be had");
         held.insert("regions".into(), Ok(CachedGlobal::default()));
-        assert!(is_informed(&stored, &held, now));
+        assert!(is_informed(&stored, &held, true, now));
     }
 }
