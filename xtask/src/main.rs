@@ -2,6 +2,7 @@
 
 mod accept;
 mod bench;
+mod beside_kyverno;
 mod cargo;
 mod chart;
 mod cluster;
@@ -64,6 +65,8 @@ enum Command {
     Kubernetes(kubernetes::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),
+    /// Run Kyverno's own controllers beside Kiln in a cluster that refuses Kyverno's old kinds
+    BesideKyverno,
     /// Upgrade from an earlier version on a real control plane, with downstreams and requests
     Upgrade(upgrade::Args),
     /// Build the servers that live tests run on, if they are not there yet
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args).map(|()| true),
+        Command::BesideKyverno => beside_kyverno::run(),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Chart(args) => chart::run(&args),
