@@ -25,6 +25,7 @@ mod recorded;
 mod refused;
 mod requests;
 mod rule_set;
+mod rules_asked;
 mod scope;
 mod support;
 mod suspicious;
