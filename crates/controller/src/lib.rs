@@ -91,6 +91,7 @@ mod downstreams;
 pub mod dry_run;
 mod ensure;
 mod evaluate;
+mod few;
 mod ignored_changes;
 mod left;
 mod lookups;
