@@ -264,6 +264,12 @@ fn hooks_may_give_files_without_policies() {
     let allowed = folder.kiln(&["check", "--allow-empty", "app/c.yaml"]);
     assert_eq!(allowed.code, 0, "{}", allowed.stderr);
     assert_eq!(folder.kiln(&["check", "--allow-empty", "app/c.yaml", "broken.yaml"]).code, 2);
+    // So may a directory that has no policies yet.
+    std::fs::create_dir(folder.path().join("policies")).unwrap();
+    assert_eq!(folder.kiln(&["check", "policies"]).code, 2);
+    let allowed = folder.kiln(&["check", "--allow-empty", "policies"]);
+    assert_eq!((allowed.code, allowed.stderr.as_str()), (0, ""));
+    assert_eq!(folder.kiln(&["check", "--allow-empty", "polices"]).code, 2);
 }
 
 #[test]
