@@ -89,6 +89,10 @@ impl Needs {
     }
 
     /// Whether a rule of the policy needs what only this request knows, so that it must not be lost.
+    ///
+    /// Such a request is stored before it is answered, which costs the user a write, and may cost a refusal if that write
+    /// fails. So no is the answer wherever a watch or a list tells the controller the same later; yes in doubt, since a request that
+    /// is lost loses a trigger without a word.
     fn hold(&self, rule: &Rule, hint: &ObservedRequest) -> bool {
         let operation = hint.operation;
         if hint.stores_nothing() {

@@ -4,6 +4,7 @@
 //! small as it can be while they still differ, and printed with both results.
 
 mod convert;
+mod apiserver;
 mod dice;
 mod kustomize;
 mod kyverno;
@@ -39,6 +40,8 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Original {
+    /// The sandbox's API server, with a real one
+    Apiserver,
     Kustomize,
     /// Mutate and generate rules
     Kyverno,
@@ -52,6 +55,7 @@ enum Original {
 
 pub(crate) fn run(args: &Args) -> Result<bool> {
     match args.original {
+        Original::Apiserver => apiserver::run(args),
         Original::Kustomize => kustomize::run(args),
         Original::Kyverno => kyverno::run(args.kiln.clone(), args.cases, args.seed, args.show),
         Original::KyvernoPatterns => patterns::run(args.cases, args.seed, args.show),
