@@ -266,12 +266,13 @@ impl Hooks {
 /// The families whose hooks have their policies in their paths.
 const FAMILIES: [&str; 6] = ["gpol", "ngpol", "mpol", "nmpol", "vpol", "nvpol"];
 
-impl Hook {
-    fn new(
+impl HookCall {
+    /// When and where the rules of a group are asked: whenever any policy of the group is to be, within what the settings
+    /// and selectors leave to it.
+    fn of(
         group: &HookGroup,
         members: &[Arc<Policy>],
         distinct: bool,
-        exceptions: &[Arc<Exception>],
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
@@ -290,7 +291,7 @@ impl Hook {
         let first = deliveries().next();
         let selector = |key: fn(&Delivery) -> Option<&Value>| first.and_then(key);
         let match_conditions = deliveries().flat_map(|r| r.match_conditions.list.iter());
-        let webhook = HookCall {
+        HookCall {
             name,
             path,
             purpose: group.purpose,
@@ -316,7 +317,20 @@ impl Hook {
             rules: webhook_rules(members, kinds),
             reinvoked: group.purpose == Purpose::Mutate
                 && group.family.is_none_or(|family| family == MODRULES),
-        };
+        }
+    }
+}
+
+impl Hook {
+    fn new(
+        group: &HookGroup,
+        members: &[Arc<Policy>],
+        distinct: bool,
+        exceptions: &[Arc<Exception>],
+        kinds: &Kinds,
+        settings: &Settings,
+    ) -> Self {
+        let webhook = HookCall::of(group, members, distinct, kinds, settings);
         Hook {
             webhook,
             unfiltered: group.family == Some(MODRULES),

@@ -14,7 +14,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`settings`] | the ConfigMap that users set things with |
+//! | [`settings`], `setting_values` | the ConfigMap that users set things with; the texts of its keys as values |
 //! | [`reporting`] | its part about policy reports and the scan of stored objects |
 //! | [`review`] | the wire: AdmissionReviews in and out |
 //! | [`hooks`], `hook_group` | which rules answer at which path, and what they answer |
@@ -35,6 +35,7 @@ mod needs;
 pub mod policies;
 pub mod reporting;
 pub mod review;
+mod setting_values;
 pub mod settings;
 pub mod simulate;
 pub mod validation;
@@ -43,6 +44,7 @@ pub mod webhooks;
 pub use hooks::{Hook, HookCall, Hooks, Purpose, Reviewed};
 pub use reporting::Reporting;
 pub use review::{BadReview, Response, ReviewRequest};
+pub use setting_values::SettingError;
 pub use settings::Settings;
 pub use simulate::SimulatedWrite;
 pub use validation::ValidationResult;

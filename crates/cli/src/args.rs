@@ -64,6 +64,8 @@ pub(crate) enum OutputFormat {
     Markdown,
     /// SARIF 2.1.0, for code scanning
     Sarif,
+    /// One page that stands alone, for pull requests and tickets
+    Html,
     /// Annotations of GitHub Actions
     Github,
     /// Code Quality report of GitLab
@@ -83,6 +85,7 @@ impl OutputFormat {
             OutputFormat::Junit => "junit",
             OutputFormat::Markdown => "markdown",
             OutputFormat::Sarif => "sarif",
+            OutputFormat::Html => "html",
             OutputFormat::Github => "github",
             OutputFormat::Gitlab => "gitlab",
             OutputFormat::Azure => "azure",
@@ -370,6 +373,7 @@ mod tests {
             };
             assert_eq!(inner(alone), inner(command), "{name}");
         }
+        assert!(alone_too > 30, "{alone_too}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(crate) mod plugin_sandbox;
 mod run;
 mod schema;
 mod test;
+mod ui;
 mod uninstall;
 mod up;
 pub(crate) mod version;
@@ -73,6 +74,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Uninstall(uninstall::Args),
     Up(up::Args),
+    Ui(ui::Args),
     #[command(hide = true)]
     Openapi(openapi::Args),
     Version(version::Args),
@@ -118,6 +120,7 @@ pub(crate) fn definition_of(name: &str) -> Option<clap::Command> {
         "run" => of::<run::Args>("run"),
         "uninstall" => of::<uninstall::Args>("uninstall"),
         "up" => of::<up::Args>("up"),
+        "ui" => of::<ui::Args>("ui"),
         "openapi" => of::<openapi::Args>("openapi"),
         "version" => of::<version::Args>("version"),
         "completion" => of::<completion::Args>("completion"),
@@ -140,7 +143,7 @@ pub(crate) struct SharedOptions {
 /// What the options that all commands accept mean to the command of a name: the one place that says which output formats a
 /// command has. Help is made from it, and commands check with [`Ui::has_formats_of`].
 pub(crate) fn shared_options(command: &str) -> SharedOptions {
-    use OutputFormat::{Azure, Github, Gitlab, Json, Markdown, Sarif, Table, Text, Yaml};
+    use OutputFormat::{Azure, Github, Gitlab, Html, Json, Markdown, Sarif, Table, Text, Yaml};
     let (formats, reads_files): (&[OutputFormat], bool) = match command {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
@@ -148,8 +151,8 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
         "build" | "check" => (&[Text, Yaml, Json, Sarif, Github, Gitlab, Azure], true),
         "fmt" | "convert" | "diff" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
-        "cfg" | "fn" | "krm" | "new" | "up" => (&[Text], true),
-        "plan" => (&[Text, Table, Yaml, Json, Markdown], true),
+        "cfg" | "fn" | "krm" | "new" | "up" | "ui" => (&[Text], true),
+        "plan" => (&[Text, Table, Yaml, Json, Markdown, Html], true),
         "adopt" | "doctor" | "explain" | "install" | "openapi" | "version" => {
             (&[Text, Yaml, Json], false)
         }
@@ -199,6 +202,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Run(command) => run::run(&ui, &command),
         Command::Uninstall(command) => uninstall::run(&ui, &command),
         Command::Up(command) => up::run(&ui, &args.global, &command),
+        Command::Ui(command) => ui::run(&ui, &args.global, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&ui, &command),

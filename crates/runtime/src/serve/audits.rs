@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kiln_admission::{ReviewRequest, ValidationResult};
 use kiln_engine::{EvalEnv, Globals, WithGlobals};
-use kiln_object::{Kinds, ObjectId, metadata};
+use kiln_object::Kinds;
 
 use super::AdmissionState;
 use super::review_pool::{ReviewPermit, YieldingServices};
@@ -145,15 +145,7 @@ fn count(shared: &AppState, request: &ReviewRequest, results: &[ValidationResult
 
 /// The object of a request.
 fn object_of(shared: &AppState, request: &ReviewRequest) -> CheckedObject {
-    let event = &request.event;
-    let namespace = match shared.kinds.borrow().is_namespaced(&event.kind) {
-        Some(false) => "",
-        _ => event.namespace.as_deref().unwrap_or_default(),
-    };
-    CheckedObject {
-        id: ObjectId::new(event.kind.clone(), namespace, &event.name),
-        uid: event.trigger().and_then(metadata::uid).map(Into::into),
-    }
+    CheckedObject::of(request, &shared.kinds.borrow())
 }
 
 /// Counts results, and passes them on to where users read of them.

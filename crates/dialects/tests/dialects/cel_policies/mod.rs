@@ -1,0 +1,5 @@
+//! Policies in CEL: Kyverno's and Kubernetes' own.
+
+mod generating;
+mod mutating;
+mod validating;
