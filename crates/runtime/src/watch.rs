@@ -89,6 +89,8 @@ impl Watcher {
             match end {
                 End::Usual if lasted => continue,
                 End::Usual => {}
+                // The new watch says whether the server can be reached.
+                End::Silent if !sends_bookmarks(&subject.gvk) => {}
                 End::Silent => {
                     tracing::warn!(
                         watch = standing.name(),
@@ -205,6 +207,12 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Whether silence on a watch of a kind means that something is wrong: otherwise bookmarks would break it. API servers
+/// send none for Events, which they keep out of their watch cache because there are so many.
+fn sends_bookmarks(gvk: &Gvk) -> bool {
+    !(gvk.kind == "Event" && ["", "events.k8s.io"].contains(&gvk.group.as_str()))
 }
 
 /// Bytes as they come, cut into lines.
