@@ -299,7 +299,7 @@ mod tests {
             "metadata": {"name": name, "uid": name, "resourceVersion": (version.to_string())}})
     }
 
-    fn event(kind: &str, object: Value) -> Value {
+    fn event(kind: &str, object: &Value) -> Value {
         value!({"type": kind, "object": object})
     }
 
@@ -317,8 +317,8 @@ mod tests {
         let history = [operation(Action::Watch), operation(Action::Send("POST"))];
         let answer = Answer { status: 201, warnings: Vec::new(), body: object("a", 5, "1") };
         let (added, changed) =
-            (event("ADDED", object("a", 5, "1")), event("MODIFIED", object("a", 7, "2")));
-        let bookmark = event("BOOKMARK", value!({"metadata": {"resourceVersion": "6"}}));
+            (event("ADDED", &object("a", 5, "1")), event("MODIFIED", &object("a", 7, "2")));
+        let bookmark = event("BOOKMARK", &value!({"metadata": {"resourceVersion": "6"}}));
         let listed = value!({"items": [(object("a", 7, "2"))]});
         let of = |events: &[Value], resumed: Option<&(usize, Vec<Value>)>| {
             let events = events.to_vec();
@@ -335,7 +335,7 @@ mod tests {
             (vec![changed.clone(), added.clone()], None, "versions do not grow"),
             (vec![added.clone(), changed.clone(), changed.clone()], None, "versions do not grow"),
             (vec![added.clone()], None, "nothing tells of"),
-            (vec![event("ADDED", object("a", 5, "9")), changed.clone()], None, "was written"),
+            (vec![event("ADDED", &object("a", 5, "9")), changed.clone()], None, "was written"),
             (vec![added, changed, bookmark], None, "a bookmark at 6"),
             (good, Some((2, vec![])), "a second watch tells"),
         ] {
