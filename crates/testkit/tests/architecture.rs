@@ -213,14 +213,14 @@ const COMPILERS: [(&str, &str); 11] = [
     ("admission/src/policies.rs", "a policy is compiled to say whether it may be stored"),
     ("admission/src/native_policies.rs", "a policy is written anew in Kubernetes' own language"),
     ("engine/src/script/host.rs", "yaml.parse of CEL reads a text"),
+    ("offline/src/given_documents.rs", "what users give are documents"),
     ("offline/src/values.rs", "values that users give are documents"),
-    ("runtime/src/policy_store.rs", "the only compiler of a running engine"),
+    ("replica/src/policy_store.rs", "the only compiler of a running engine"),
+    ("replica/src/events.rs", "kinds of policies have names in Events"),
+    ("replica/src/autogen_status.rs", "the status shows rules in the language of the policy"),
+    ("replica/src/scan_permissions.rs", "the same rules, for the permissions of a scan"),
+    ("replica/src/status/policy_status.rs", "the status says what is not run"),
     ("runtime/src/plan.rs", "what may be changed about a stored policy is checked on both texts"),
-    ("runtime/src/events.rs", "kinds of policies have names in Events"),
-    ("runtime/src/autogen_status.rs", "the status shows rules in the language of the policy"),
-    ("runtime/src/scan_permissions.rs", "the same rules, for the permissions of a scan"),
-    ("runtime/src/status/policy_status.rs", "the status says what is not run"),
-    ("runtime/src/status.rs", "the status says what is not run"),
 ];
 
 #[test]
