@@ -82,6 +82,7 @@
 mod cache;
 mod controller;
 pub mod dry_run;
+mod few;
 mod lookups;
 mod outbox;
 mod ownership;

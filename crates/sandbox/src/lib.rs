@@ -445,6 +445,18 @@ fn tls(identity: &data::Identity) -> Result<Arc<ServerConfig>, String> {
     Ok(Arc::new(config))
 }
 
+/// What a Status object says.
+fn refusal(status: &Value) -> Refusal {
+    let causes = status.get_path(["details", "causes"]).and_then(Value::as_list);
+    let first = causes.and_then(|causes| causes.first());
+    let field = first.and_then(|cause| cause.str_at(["field"])).unwrap_or_default();
+    Refusal {
+        reason: status.str_at(["reason"]).unwrap_or_default().to_owned(),
+        message: status.str_at(["message"]).unwrap_or("refused").to_owned(),
+        field: field.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -487,17 +499,5 @@ mod tests {
         sandbox.open();
         assert_eq!(waits.await.unwrap(), 200);
         sandbox.stop().await;
-    }
-}
-
-/// What a Status object says.
-fn refusal(status: &Value) -> Refusal {
-    let causes = status.get_path(["details", "causes"]).and_then(Value::as_list);
-    let first = causes.and_then(|causes| causes.first());
-    let field = first.and_then(|cause| cause.str_at(["field"])).unwrap_or_default();
-    Refusal {
-        reason: status.str_at(["reason"]).unwrap_or_default().to_owned(),
-        message: status.str_at(["message"]).unwrap_or("refused").to_owned(),
-        field: field.to_owned(),
     }
 }

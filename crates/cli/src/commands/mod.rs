@@ -86,6 +86,50 @@ pub(crate) enum Command {
     InSandbox(up::command::Args),
 }
 
+/// The definition of one command by its name. All of them together are some 600 options, and a command line that is right
+/// needs those of its own command: the definition of all takes more instructions than building a small kustomization.
+pub(crate) fn definition_of(name: &str) -> Option<clap::Command> {
+    fn of<A: clap::Args>(name: &'static str) -> clap::Command {
+        A::augment_args(clap::Command::new(name))
+    }
+    Some(match name {
+        "apply" => of::<apply::Args>("apply"),
+        "build" => of::<build::Args>("build"),
+        "init" => of::<init::Args>("init"),
+        "create" => of::<create::KilnArgs>("create"),
+        "new" => of::<new::Args>("new"),
+        "edit" => of::<edit::Args>("edit"),
+        "localize" => of::<localize::Args>("localize"),
+        "cfg" => of::<cfg::Args>("cfg"),
+        "fn" => of::<functions::Args>("fn"),
+        "check" => of::<check::Args>("check"),
+        "schema" => of::<schema::Args>("schema"),
+        "lsp" => of::<lsp::Args>("lsp"),
+        "krm" => of::<krm::Args>("krm"),
+        "test" => of::<test::Args>("test"),
+        "fmt" => of::<fmt::Args>("fmt"),
+        "convert" => of::<convert::Args>("convert"),
+        "diff" => of::<diff::Args>("diff"),
+        "eval" => of::<eval::Args>("eval"),
+        "jp" => of::<eval::JpArgs>("jp"),
+        "explain" => of::<explain::Args>("explain"),
+        "plan" => of::<plan::Args>("plan"),
+        "adopt" => of::<adopt::Args>("adopt"),
+        "doctor" => of::<doctor::Args>("doctor"),
+        "install" => of::<install::Args>("install"),
+        "run" => of::<run::Args>("run"),
+        "uninstall" => of::<uninstall::Args>("uninstall"),
+        "up" => of::<up::Args>("up"),
+        "openapi" => of::<openapi::Args>("openapi"),
+        "version" => of::<version::Args>("version"),
+        "completion" => of::<completion::Args>("completion"),
+        "man" => of::<man::Args>("man"),
+        "plugin-sandbox" => of::<plugin_sandbox::Args>("plugin-sandbox"),
+        "in-sandbox" => of::<up::command::Args>("in-sandbox"),
+        _ => return None,
+    })
+}
+
 /// What the options that all commands accept mean to one of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedOptions {

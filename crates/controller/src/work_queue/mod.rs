@@ -11,6 +11,7 @@ use kiln_object::{ObjectId, Selector, metadata};
 use kiln_rules::{Operation, RuleId};
 use kiln_value::{Str, Value};
 
+use crate::few::FewOf;
 use crate::ownership::left::Left;
 
 /// A rule and a trigger. Without a UID it stands for everything that a rule made that is gone.
@@ -226,15 +227,16 @@ impl KeyState {
 /// All keys, and which of them wait.
 #[derive(Debug, Default)]
 pub(crate) struct WorkQueue {
-    states: BTreeMap<WorkKey, KeyState>,
+    // A box, since a node of the tree has room for eleven and is half empty.
+    states: BTreeMap<WorkKey, Box<KeyState>>,
     /// The keys that wait, by their turn.
     queue: BTreeMap<u64, WorkKey>,
     /// The turn of each key that waits, so that one is found without looking at the others.
     queued: HashMap<WorkKey, u64>,
     next_turn: u64,
     timers: BTreeSet<(u64, WorkKey)>,
-    wanted: HashMap<(KindKey, Str, Str), BTreeSet<WorkKey>>,
-    readers: HashMap<(KindKey, Str, Str), BTreeSet<WorkKey>>,
+    wanted: HashMap<(KindKey, Str, Str), FewOf<WorkKey>>,
+    readers: HashMap<(KindKey, Str, Str), FewOf<WorkKey>>,
     listers: HashMap<(KindKey, Option<Str>), BTreeMap<WorkKey, Vec<Selector>>>,
     global_readers: BTreeMap<Str, BTreeSet<WorkKey>>,
 }
@@ -245,15 +247,15 @@ fn place(id: &ObjectId) -> (KindKey, Str, Str) {
 
 impl WorkQueue {
     pub(crate) fn get(&self, key: &WorkKey) -> Option<&KeyState> {
-        self.states.get(key)
+        self.states.get(key).map(AsRef::as_ref)
     }
 
     pub(crate) fn get_mut(&mut self, key: &WorkKey) -> Option<&mut KeyState> {
-        self.states.get_mut(key)
+        self.states.get_mut(key).map(AsMut::as_mut)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&WorkKey, &KeyState)> {
-        self.states.iter()
+        self.states.iter().map(|(key, state)| (key, state.as_ref()))
     }
 
     pub(crate) fn queue_is_empty(&self) -> bool {

@@ -9,5 +9,6 @@ mod own_group;
 mod refused;
 mod requests;
 mod rule_set;
+mod rules_asked;
 mod support;
 mod suspicious;

@@ -284,6 +284,10 @@ fn status(ready: bool, reason: &str, message: &str, policy: Option<&Policy>) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use kiln_value::Str;
+
     use super::super::{covers, timed};
     use super::*;
 

@@ -2,6 +2,7 @@
 
 mod cluster_plan;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -284,7 +285,12 @@ fn rule_json(found: &RuleVerdict) -> serde_json::Value {
             "path": obstacle.path.to_string(),
             "advice": obstacle.advice,
         })),
-        "declared": found.rule.differences,
+        "declared": found.rule.differences.iter().zip(&found.examples).map(|(difference, example)| json!({
+            "inputs": difference.inputs,
+            "effect": difference.effect,
+            "weaker": difference.weaker,
+            "example": example.as_ref().map(found_json),
+        })).collect::<Vec<_>>(),
         "found": found.found.iter().map(found_json).collect::<Vec<_>>(),
         "evidence": found.evidence,
     })
@@ -340,8 +346,13 @@ fn in_words(one: &Converted, found: &RuleVerdict) -> String {
         }
         None => text.push_str(" (not checked)"),
     }
-    for difference in &rule.differences {
+    for (number, difference) in rule.differences.iter().enumerate() {
         let _ = write!(text, "\n  {}: {}", difference.inputs, difference.effect);
+        if let Some(Some(example)) = found.examples.get(number) {
+            let (operation, object) = (example.input.operation.as_str(), &example.input.object);
+            let object = kiln_value::json::to_string(object);
+            let _ = write!(text, "\n    for example {operation} {object}");
+        }
     }
     for difference in &found.found {
         let _ = write!(text, "\n{}", found_in_words(difference));
@@ -457,18 +468,26 @@ fn verify(
     let found = certificate(all, options).to_string();
     let found: serde_json::Value = serde_json::from_str(&found)
         .map_err(|error| Diagnostic::error(format!("cannot write the certificate: {error}")))?;
-    if wanted == found {
-        ui.status(&format!(
-            "{} holds: {}",
-            path.display(),
-            counted(all.len(), "policy", "policies")
-        ));
+    // Another version that finds the same is as good.
+    let mut now = found.clone();
+    if wanted.get("engine") != found.get("engine") {
+        let (was, is) = (&wanted["engine"], &found["engine"]);
+        ui.problem(&Diagnostic::warning(format!("the engine was {was} and is {is}")));
+        now["engine"] = wanted["engine"].clone();
+    }
+    if wanted == now {
+        let policies = counted(all.len(), "policy", "policies");
+        ui.status(&format!("{} holds: {policies}", path.display()));
         return Ok(CommandOutcome::Done);
     }
-    for field in ["engine", "seed", "inputs"] {
-        if wanted.get(field) != found.get(field) {
-            let (was, is) = (&wanted[field], &found[field]);
-            ui.problem(&Diagnostic::warning(format!("{field} was {was} and is {is}")));
+    let fields = |value: &serde_json::Value| -> BTreeSet<String> {
+        value.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect()
+    };
+    for field in fields(&wanted).union(&fields(&now)).filter(|field| *field != "policies") {
+        if wanted.get(field) != now.get(field) {
+            ui.problem(&Diagnostic::error(format!(
+                "the certificate was changed: {field} is not what kiln convert writes"
+            )));
         }
     }
     let empty = Vec::new();
@@ -492,6 +511,15 @@ fn verify(
                 policy["policy"]
             ))),
         }
+    }
+    let given = found["policies"].as_array().unwrap_or(&empty);
+    for known in
+        known.iter().filter(|known| !given.iter().any(|one| one["policy"] == known["policy"]))
+    {
+        ui.problem(&Diagnostic::error(format!(
+            "policy {} is in the certificate and not among the files",
+            known["policy"]
+        )));
     }
     Ok(CommandOutcome::Negative)
 }
