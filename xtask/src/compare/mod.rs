@@ -3,8 +3,8 @@
 //! Cases are made from a seed, so that a run can be had again. A case for which both do not give the same is made as
 //! small as it can be while they still differ, and printed with both results.
 
-mod convert;
 mod apiserver;
+mod convert;
 mod dice;
 mod kustomize;
 mod kyverno;
