@@ -47,7 +47,7 @@ enum What {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Start a generator for kustomizations as a KRM function, with a kustomization that runs it
+    /// Create a generator for kustomizations as a KRM function, with a kustomization to run it
     Plugin {
         #[command(flatten)]
         named: Named,
