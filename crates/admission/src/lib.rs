@@ -44,6 +44,7 @@ pub mod validation;
 pub mod webhooks;
 
 pub use hooks::{Hook, HookCall, Hooks, Purpose, Reviewed};
+pub use kiln_equivalence::DifferenceKind;
 pub use reporting::Reporting;
 pub use review::{BadReview, Response, ReviewRequest};
 pub use setting_values::SettingError;

@@ -250,7 +250,11 @@ async fn answer(
         Some(mut reviewed) => {
             tell(shared, &reviewed, &request);
             keep_for_controller(shared, carriers, &mut reviewed, &request.uid).await;
-            if reviewed.audits && reviewed.response.is_allowed() && !request.event.request.dry_run {
+            let is_real = !request.event.request.dry_run;
+            if reviewed.shadowed && is_real {
+                audits::compare_shadows(told, Arc::clone(&audited), path.clone(), request.clone());
+            }
+            if reviewed.audits && reviewed.response.is_allowed() && is_real {
                 audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);

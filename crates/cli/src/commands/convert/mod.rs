@@ -11,7 +11,7 @@ use kiln_convert::{
     CheckOptions, Conversion, ConvertedDocument, RuleVerdict, Target, Verdict, convert, verdicts,
 };
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{is_exception, is_policy};
+use kiln_dialects::{SHADOW_OF, SHADOW_OF_RULES, is_exception, is_policy};
 use kiln_equivalence::{DifferenceKind, FoundDifference};
 use kiln_object::Kinds;
 use kiln_yaml::Document;
@@ -53,6 +53,10 @@ pub(crate) struct Args {
     /// Overwrite files that exist
     #[arg(long, requires = "output")]
     force: bool,
+
+    /// Annotate the new policies as shadows: a cluster evaluates them beside the old ones, and nothing comes of it
+    #[arg(long)]
+    shadow: bool,
 
     /// Do not run both sides to compare them
     #[arg(long)]
@@ -112,6 +116,10 @@ struct Converted {
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_formats_of("convert")?;
+    if args.shadow && args.to != To::Cel {
+        let problem = Diagnostic::error("only policies in CEL can be shadows");
+        return Err(problem.hint("leave out --to, or --shadow").into());
+    }
     let (documents, kinds) = match args.cluster {
         true => {
             let reader = args.connection.reader()?;
@@ -173,10 +181,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             ),
         }
     }
+    let certified = args.certificate.as_ref().map(|path| (path, certificate(&all, &options)));
+    if args.shadow {
+        all.iter_mut().for_each(mark_as_shadows);
+    }
     write_policies(ui, args, &all, &excepted)?;
     unconverted.iter().for_each(|problem| ui.problem(problem));
-    if let Some(path) = &args.certificate {
-        input::write_file(path, &format!("{:#}\n", certificate(&all, &options)))?;
+    if let Some((path, certified)) = certified {
+        input::write_file(path, &format!("{certified:#}\n"))?;
     }
     show_verdicts(ui, &all);
     if args.cluster {
@@ -216,6 +228,32 @@ fn checked(
         false => verdicts(&source, &conversion, kinds, options),
     };
     Converted { source, conversion, verdicts }
+}
+
+/// Annotates policies so that a cluster compares them with the rules that they came of.
+fn mark_as_shadows(one: &mut Converted) {
+    let source = one.source.value();
+    let text = |path: &[&str]| source.str_at(path.iter().copied()).unwrap_or_default().to_owned();
+    let (kind, name) = (text(&["kind"]), text(&["metadata", "name"]));
+    let of = match text(&["metadata", "namespace"]) {
+        namespace if namespace.is_empty() => format!("{kind}/{name}"),
+        namespace => format!("{kind}/{namespace}/{name}"),
+    };
+    let Conversion { documents, rules } = &mut one.conversion;
+    for (number, document) in documents.iter_mut().enumerate() {
+        let own: Vec<&str> = rules
+            .iter()
+            .filter(|rule| rule.documents.contains(&number))
+            .map(|rule| rule.rule.as_str())
+            .collect();
+        let some = (own.len() < rules.len()).then(|| own.join(", "));
+        let annotations = [(SHADOW_OF, Some(of.clone())), (SHADOW_OF_RULES, some)];
+        for (key, value) in annotations {
+            if let Some(value) = value {
+                let _ = document.value.set(["metadata", "annotations", key], value);
+            }
+        }
+    }
 }
 
 /// Prints the policies, or writes them to files that are not there yet.

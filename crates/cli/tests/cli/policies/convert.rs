@@ -271,3 +271,24 @@ fn what_has_a_native_form_gets_one_with_a_binding_and_the_rest_is_named() {
         }
     }
 }
+
+#[test]
+fn shadows_name_the_policy_and_the_rules_that_they_came_of() {
+    let folder = Folder::with(&[("p.yaml", PRIVILEGED)]);
+    let run = folder.kiln(&["convert", "--no-check", "--shadow", "p.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stdout.contains("kiln.dev/shadow-of: ClusterPolicy/no-privileged"),
+        "{}",
+        run.stdout
+    );
+    assert!(!run.stdout.contains("shadow-of-rules"), "{}", run.stdout);
+    let two = format!(
+        "{PRIVILEGED}  - name: named\n    match: {{any: [{{resources: {{kinds: [Service]}}}}]}}\n    validate: {{message: m, pattern: {{metadata: {{name: 'a*'}}}}}}\n"
+    );
+    folder.write("p.yaml", two);
+    let run = folder.kiln(&["convert", "--no-check", "--shadow", "p.yaml"]);
+    assert!(run.stdout.contains("kiln.dev/shadow-of-rules: privileged"), "{}", run.stdout);
+    assert!(run.stdout.contains("kiln.dev/shadow-of-rules: named"), "{}", run.stdout);
+    assert_eq!(folder.kiln(&["convert", "--shadow", "--to", "native", "p.yaml"]).code, 2);
+}

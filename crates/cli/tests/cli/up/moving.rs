@@ -107,3 +107,82 @@ fn a_cluster_moves_as_the_plan_says_and_keeps_its_downstreams() {
     assert_eq!(uid(&up.get(DOWNSTREAM).1), before, "it was never deleted");
     assert_eq!(up.end(Signal::SIGTERM), Some(0));
 }
+
+const SHADOW: &str = "
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: {name: no-host, annotations: {kiln.dev/shadow-of: ClusterPolicy/no-host}}
+spec:
+  validationActions: [Deny]
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  validations:
+  - {expression: 'object.spec.?hostNetwork.orValue(false) == false && object.spec.?hostPID.orValue(false) == false', message: shadow}
+";
+
+/// What `kiln doctor` says of shadows: how it is, and what.
+fn of_shadows(folder: &Folder) -> Vec<[String; 2]> {
+    let run = folder.kiln(&["doctor", "--kubeconfig", "config", "--format", "json"]);
+    let all = parsed(&run.stdout);
+    let text = |found: &Value, key: &str| found[key].as_str().unwrap_or_default().to_owned();
+    let all = all.as_array().unwrap().iter().filter(|found| found["about"] == "shadows");
+    all.map(|found| ["state", "message"].map(|key| text(found, key))).collect()
+}
+
+#[test]
+fn a_shadow_is_compared_on_real_requests_and_does_nothing() {
+    let folder = Folder::with(&[("host.yaml", NO_LATEST), ("shop.yaml", SHOP)]);
+    let up = Up::start(&folder, &["host.yaml", "--resource", "shop.yaml"], "Ctrl-C");
+    let shadows = "/apis/policies.kyverno.io/v1/validatingpolicies";
+    let stored = up.create(shadows, SHADOW);
+    assert_eq!(stored.status, 201, "{}", stored.text);
+    let pod = |name: &str, spec: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: shop}}, spec: {{{spec}containers: [{{name: c, image: nginx}}]}}}}"
+        )
+    };
+    let counted = |result: &str| -> u64 {
+        let metrics = up.metrics();
+        let lines = metrics.lines().filter(|line| line.starts_with("kiln_shadow_requests_total{"));
+        let own = lines.filter(|line| line.contains(&format!("result=\"{result}\"")));
+        own.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    };
+    // Both webhooks and policies take a moment until they are in force.
+    let mut number = 0;
+    up.wait_until("the shadow is compared", || {
+        number += 1;
+        let answer = up.create("/api/v1/namespaces/shop/pods", &pod(&format!("good-{number}"), ""));
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        counted("same") > 0
+    });
+    assert_eq!(counted("stricter"), 0);
+    // The shadow would deny it; only the policy in force counts, which finds nothing.
+    let answer = up.create("/api/v1/namespaces/shop/pods", &pod("pid", "hostPID: true, "));
+    assert_eq!((answer.status, answer.warnings.as_str()), (201, ""), "{}", answer.text);
+    up.wait_until("the difference is counted", || counted("stricter") == 1);
+    up.wait_until("an Event says so", || {
+        let events = up.get("/apis/events.k8s.io/v1/events").1;
+        events.contains("ShadowDiffers") && events.contains("Pod shop/pid would be refused")
+    });
+    let [found] = of_shadows(&folder).try_into().unwrap();
+    assert_eq!(found[0], "warning", "{found:?}");
+    assert!(
+        found[1].starts_with("ValidatingPolicy/no-host differs from ClusterPolicy/no-host: of "),
+        "{found:?}"
+    );
+    assert!(found[1].ends_with(" 1 stricter"), "{found:?}");
+    // Without the annotation it is in force.
+    let path = format!("{shadows}/no-host");
+    assert_eq!(up.delete(&path), 200);
+    let in_force = SHADOW.replace(", annotations: {kiln.dev/shadow-of: ClusterPolicy/no-host}", "");
+    assert_eq!(up.create(shadows, &in_force).status, 201);
+    up.wait_until("the policy denies", || {
+        number += 1;
+        let name = format!("bad-{number}");
+        let answer = up.create("/api/v1/namespaces/shop/pods", &pod(&name, "hostPID: true, "));
+        answer.status != 201
+    });
+    assert_eq!(of_shadows(&folder), Vec::<[String; 2]>::new());
+    assert_eq!(up.end(Signal::SIGTERM), Some(0));
+}
