@@ -113,7 +113,7 @@ const AFTER_COMPILATION: [&str; 10] = [
 ];
 
 /// Where the name of a policy is read or written, or its text is shown: what a rule does depends on neither.
-const NAMES_AND_PLACES: [(&str, &str); 7] = [
+const NAMES_AND_PLACES: [(&str, &str); 8] = [
     ("engine/src/rule_set.rs", "policies keep the order of their names"),
     ("engine/src/validate/deny.rs", "a failed condition is shown as it was written"),
     ("controller/src/policies/record.rs", "records hold names of policies"),
@@ -124,6 +124,7 @@ const NAMES_AND_PLACES: [(&str, &str); 7] = [
     ("controller/src/reports.rs", "results in reports name their source"),
     ("replica/src/events.rs", "Events are about the object that a policy is stored as"),
     ("replica/src/report_results.rs", "results in reports name their source"),
+    ("runtime/src/serve/audits.rs", "metrics name policies and their shadows"),
 ];
 
 #[test]
