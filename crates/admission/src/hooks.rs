@@ -334,6 +334,7 @@ impl HookCall {
             failure: group.failure,
             timeout: deliveries().filter_map(Delivery::timeout_seconds).max().unwrap_or(TIMEOUT),
             match_conditions: settings
+                .webhooks
                 .match_conditions
                 .iter()
                 .chain(match_conditions)
@@ -341,12 +342,12 @@ impl HookCall {
                 .collect(),
             exact: deliveries().any(|r| r.exact),
             namespace_selector: joined_selectors([
-                Some(&settings.namespace_selector),
+                Some(&settings.webhooks.namespace_selector),
                 selector(|r| r.namespace_selector.as_ref()),
                 own.as_ref(),
             ]),
             object_selector: joined_selectors([
-                Some(&settings.object_selector),
+                Some(&settings.webhooks.object_selector),
                 selector(|r| r.object_selector.as_ref()),
                 None,
             ]),

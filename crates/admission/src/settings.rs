@@ -31,20 +31,8 @@ pub struct Settings {
     pub filters: Vec<ResourceFilter>,
     /// People whose requests no rule sees.
     pub excluded: Excluded,
-    /// Events tell of what rules did, not only of what failed.
-    pub success_events: bool,
-    /// The actions that events tell of; all when empty.
-    pub success_event_actions: Vec<Str>,
-    /// The namespaces that webhooks are called for, as a label selector.
-    pub namespace_selector: Value,
-    /// The objects that webhooks are called for, as a label selector.
-    pub object_selector: Value,
-    /// What must hold of a request for webhooks to be called: each with name and expression.
-    pub match_conditions: Vec<Value>,
-    /// Labels of webhook configurations, besides our own.
-    pub webhook_labels: Map,
-    /// Annotations of webhook configurations, besides our own.
-    pub webhook_annotations: Map,
+    pub events: EventSettings,
+    pub webhooks: WebhookSettings,
     /// What the evaluation of one rule may cost.
     pub limits: EvaluationLimits,
     /// The most bytes that a review may have.
@@ -59,6 +47,30 @@ pub struct Settings {
     pub exception_namespaces: Vec<Str>,
     /// Which results are in reports, and when objects are scanned.
     pub reporting: Reporting,
+}
+
+/// Which Events there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventSettings {
+    /// They tell of what rules did, not only of what failed.
+    pub success: bool,
+    /// The actions that they tell of; all when empty.
+    pub actions: Vec<Str>,
+}
+
+/// What webhook configurations say besides what the policies need.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WebhookSettings {
+    /// The namespaces that webhooks are called for, as a label selector.
+    pub namespace_selector: Value,
+    /// The objects that webhooks are called for, as a label selector.
+    pub object_selector: Value,
+    /// What must hold of a request for webhooks to be called: each with name and expression.
+    pub match_conditions: Vec<Value>,
+    /// Labels, besides our own.
+    pub labels: Map,
+    /// Annotations, besides our own.
+    pub annotations: Map,
 }
 
 /// People whose requests no rule sees.
@@ -111,24 +123,24 @@ const KEYS: &[(&str, Set)] = &[
         Ok(())
     }),
     ("generateSuccessEvents", |to, text| {
-        to.success_events = read_flag(text)?;
+        to.events.success = read_flag(text)?;
         Ok(())
     }),
     ("successEventActions", |to, text| {
-        to.success_event_actions = words(text).collect();
+        to.events.actions = words(text).collect();
         Ok(())
     }),
     ("webhooks", Settings::set_webhooks),
     ("matchConditions", |to, text| {
-        to.match_conditions = read_conditions(text)?;
+        to.webhooks.match_conditions = read_conditions(text)?;
         Ok(())
     }),
     ("webhookLabels", |to, text| {
-        to.webhook_labels = read_texts(text)?;
+        to.webhooks.labels = read_texts(text)?;
         Ok(())
     }),
     ("webhookAnnotations", |to, text| {
-        to.webhook_annotations = read_texts(text)?;
+        to.webhooks.annotations = read_texts(text)?;
         Ok(())
     }),
     ("maxContextSize", |to, text| {
@@ -195,13 +207,12 @@ impl Settings {
             namespace: namespace.into(),
             filters: ResourceFilter::usual(namespace),
             excluded: Excluded { groups: Patterns::read("system:nodes"), ..Excluded::default() },
-            success_events: false,
-            success_event_actions: Vec::new(),
-            namespace_selector: usual_namespaces(namespace),
-            object_selector: Value::map(),
-            match_conditions: Vec::new(),
-            webhook_labels: Map::new(),
-            webhook_annotations: Map::new(),
+            events: EventSettings::default(),
+            webhooks: WebhookSettings {
+                namespace_selector: usual_namespaces(namespace),
+                object_selector: Value::map(),
+                ..WebhookSettings::default()
+            },
             limits: EvaluationLimits { steps: STEPS, ..EvaluationLimits::default() },
             review_bytes: REVIEW_BYTES,
             authors: Authors::default(),
@@ -276,14 +287,16 @@ impl Settings {
     fn keep(&mut self, key: &str, old: &Settings) {
         match key {
             "resourceFilters" => self.filters = old.filters.clone(),
-            "generateSuccessEvents" => self.success_events = old.success_events,
+            "generateSuccessEvents" => self.events.success = old.events.success,
             "webhooks" => {
-                self.namespace_selector = old.namespace_selector.clone();
-                self.object_selector = old.object_selector.clone();
+                self.webhooks.namespace_selector = old.webhooks.namespace_selector.clone();
+                self.webhooks.object_selector = old.webhooks.object_selector.clone();
             }
-            "matchConditions" => self.match_conditions = old.match_conditions.clone(),
-            "webhookLabels" => self.webhook_labels = old.webhook_labels.clone(),
-            "webhookAnnotations" => self.webhook_annotations = old.webhook_annotations.clone(),
+            "matchConditions" => {
+                self.webhooks.match_conditions.clone_from(&old.webhooks.match_conditions);
+            }
+            "webhookLabels" => self.webhooks.labels = old.webhooks.labels.clone(),
+            "webhookAnnotations" => self.webhooks.annotations = old.webhooks.annotations.clone(),
             "maxContextSize" => self.limits.context_bytes = old.limits.context_bytes,
             "kiln.maxReviewSize" => self.review_bytes = old.review_bytes,
             "kiln.authorRights" => self.authors = old.authors,
@@ -316,8 +329,8 @@ impl Settings {
             ));
         }
         for (key, place) in [
-            ("namespaceSelector", &mut self.namespace_selector),
-            ("objectSelector", &mut self.object_selector),
+            ("namespaceSelector", &mut self.webhooks.namespace_selector),
+            ("objectSelector", &mut self.webhooks.object_selector),
         ] {
             let Some(selector) = one.get(key).filter(|selector| !selector.is_null()) else {
                 continue;
@@ -482,7 +495,7 @@ mod tests {
             assert!(warnings[0].starts_with(&format!("{key} of ConfigMap kyverno/kyverno: ")));
             let filtered = |settings: &Settings| settings.filters_out(&pod(), "", "dev", "a");
             assert_eq!(filtered(&new), key == "resourceFilters", "{key}");
-            assert_eq!(new.namespace_selector, old.namespace_selector);
+            assert_eq!(new.webhooks, old.webhooks);
             assert_eq!(new.limits, old.limits);
         }
     }
@@ -495,13 +508,13 @@ mod tests {
             assert_eq!(warnings, Vec::<String>::new(), "{key}");
             settings
         };
-        assert!(read("generateSuccessEvents", "true").success_events);
+        assert!(read("generateSuccessEvents", "true").events.success);
         let selector = "{\"namespaceSelector\":{\"matchLabels\":{\"a\":\"b\"}}}";
         assert_eq!(
-            read("webhooks", selector).namespace_selector,
+            read("webhooks", selector).webhooks.namespace_selector,
             value!({"matchLabels": {"a": "b"}})
         );
-        assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhook_annotations.len(), 1);
+        assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhooks.annotations.len(), 1);
         assert!(!read("kiln.services", "prices.shop.svc:8080, *.example.com").services.is_empty());
         let protected_namespaces =
             read("kiln.protectedNamespaces", "kube-system, openshift-*").protected_namespaces;
@@ -518,7 +531,7 @@ mod tests {
         assert!(read("kiln.skipResourceFilters", "false").reporting.filtered);
         assert_eq!(read("kiln.omitEvents", "PolicyApplied").reporting.omitted_events.len(), 1);
         let conditions = "- name: a\n  expression: 'true'\n";
-        assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);
+        assert_eq!(read("matchConditions", conditions).webhooks.match_conditions.len(), 1);
         assert_eq!(read("defaultRegistry", "docker.io").filters.len(), settings.filters.len());
     }
 

@@ -118,9 +118,9 @@ pub fn is_current(there: &Value, wanted: &Value) -> bool {
 }
 
 fn configuration(kind: &str, name: &str, webhooks: Vec<Value>, settings: &Settings) -> Value {
-    let mut labels = settings.webhook_labels.clone();
+    let mut labels = settings.webhooks.labels.clone();
     labels.insert(MANAGED_BY, settings.names.name());
-    let mut annotations = settings.webhook_annotations.clone();
+    let mut annotations = settings.webhooks.annotations.clone();
     // Some clouds change webhook configurations unless an annotation tells them not to.
     annotations.insert("admissions.enforcer/disabled", "true");
     let mut metadata = Map::new();

@@ -7,7 +7,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kiln_cluster::{Call, Reason};
+use kiln_cluster::{ApiError, Call, Reason};
 use kiln_controller::{ClaimKey, ClaimKeys};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
 use kiln_value::{Map, Value, value};
@@ -24,22 +24,35 @@ const KEPT: usize = 8;
 /// How often another process may be faster in a row.
 const RACES: u32 = 5;
 
+/// Why there are no keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimKeysError {
+    #[error("{0}")]
+    Read(ApiError),
+    #[error("{0}")]
+    Store(ApiError),
+    #[error("the system gives no random bytes")]
+    Draw,
+    #[error("Secret {0}/{name} keeps being changed", name = NAME)]
+    KeepsChanging(String),
+}
+
 /// Reads the keys of an engine that lives in a namespace, and stores a new one if one is due.
 ///
 /// # Errors
-/// When they cannot be read or stored, in words.
+/// When they cannot be read or stored.
 pub async fn ensure<A: Api>(
     api: &A,
     kinds: &Kinds,
     namespace: &str,
-    draw: impl Fn(i64) -> Result<ClaimKey, String>,
-) -> Result<ClaimKeys, String> {
+    draw: impl Fn(i64) -> Result<ClaimKey, ClaimKeysError>,
+) -> Result<ClaimKeys, ClaimKeysError> {
     let id = ObjectId::new(Gvk::new("v1", "Secret"), namespace, NAME);
     for _ in 0..RACES {
         let stored = match carry_out(api, kinds, &Call::Get(id.clone())).await {
             Ok(reply) => reply.object(),
             Err(error) if error.reason == Reason::NotFound => None,
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(ClaimKeysError::Read(error)),
         };
         let mut keys = stored.as_ref().map(read).unwrap_or_default();
         let now = i64::try_from(api.now() / 1000).unwrap_or(i64::MAX);
@@ -61,10 +74,10 @@ pub async fn ensure<A: Api>(
             Ok(_) => return Ok(ClaimKeys::new(keys)),
             // Another replica was faster, and its key is as good.
             Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(ClaimKeysError::Store(error)),
         }
     }
-    Err(format!("Secret {namespace}/{NAME} keeps being changed"))
+    Err(ClaimKeysError::KeepsChanging(namespace.to_owned()))
 }
 
 fn made_at(key: &ClaimKey) -> i64 {

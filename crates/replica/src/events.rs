@@ -146,9 +146,9 @@ impl Said {
         if config.reporting.omitted_events.iter().any(|reason| reason == self.reason) {
             return false;
         }
-        let actions = &config.success_event_actions;
+        let actions = &config.events.actions;
         self.reason != APPLIED
-            || (config.success_events
+            || (config.events.success
                 && (actions.is_empty() || actions.iter().any(|action| action == self.action)))
     }
 }

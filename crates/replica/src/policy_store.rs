@@ -256,6 +256,7 @@ impl News {
 }
 
 /// The number of a subject, and the namespace and name of one of its objects.
+// One map of all kinds and no `ObjectMap` for each: a registry is made of all of them in one walk, kind by kind.
 pub type Place = (usize, String, String);
 
 /// Everything that decides what a process does: what is followed, and which of it.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use kiln_admission::webhooks::is_current;
-use kiln_cluster::{Call, Reason};
+use kiln_cluster::{ApiError, Call, Reason};
+use kiln_object::identity::MissingField;
 use kiln_object::{Kinds, ObjectId, metadata};
 use kiln_rules::Policy;
 use kiln_value::Value;
@@ -18,6 +19,17 @@ pub const COMPARE: u64 = 30_000;
 /// How often a write is tried again because of a conflict.
 const TRIES: usize = 5;
 
+/// Why a webhook configuration is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    #[error(transparent)]
+    Identify(#[from] MissingField),
+    #[error("{name}: {error}")]
+    Read { name: String, error: ApiError },
+    #[error("{name}: {error}")]
+    Write { name: String, error: ApiError },
+}
+
 /// The configurations that were last seen to be as they should be, and when.
 #[derive(Debug, Default)]
 pub struct PublishedWebhooks {
@@ -28,13 +40,13 @@ impl PublishedWebhooks {
     /// Makes a configuration what it should be; whether that took a write.
     ///
     /// # Errors
-    /// When it cannot be read or written, in words.
+    /// When it cannot be read or written.
     pub async fn ensure<A: Api>(
         &mut self,
         api: &A,
         kinds: &Kinds,
         wanted: &Value,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, PublishError> {
         let name = metadata::name(wanted).unwrap_or_default().to_owned();
         if let Some((known, seen)) = self.seen.get(&name)
             && known == wanted
@@ -42,13 +54,13 @@ impl PublishedWebhooks {
         {
             return Ok(false);
         }
-        let id = ObjectId::of(wanted).map_err(|error| error.to_string())?;
-        let mut last = String::new();
-        for _ in 0..TRIES {
+        let id = ObjectId::of(wanted)?;
+        let mut tries = 0;
+        loop {
             let there = match carry_out(api, kinds, &Call::Get(id.clone())).await {
                 Ok(reply) => reply.object(),
                 Err(error) if error.reason == Reason::NotFound => None,
-                Err(error) => return Err(format!("{name}: {error}")),
+                Err(error) => return Err(PublishError::Read { name, error }),
             };
             if there.as_ref().is_some_and(|there| is_current(there, wanted)) {
                 self.seen.insert(name, (wanted.clone(), api.now()));
@@ -59,13 +71,16 @@ impl PublishedWebhooks {
                     self.seen.insert(name, (wanted.clone(), api.now()));
                     return Ok(true);
                 }
-                Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
-                    last = error.to_string();
+                // Another writer was faster: what it wrote may be as wanted.
+                Err(error)
+                    if tries + 1 < TRIES
+                        && matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) =>
+                {
+                    tries += 1;
                 }
-                Err(error) => return Err(format!("{name}: {error}")),
+                Err(error) => return Err(PublishError::Write { name, error }),
             }
         }
-        Err(format!("{name}: {last}"))
     }
 }
 

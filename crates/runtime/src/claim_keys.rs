@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use kiln_controller::{ClaimKey, ClaimKeys};
-use kiln_replica::claim_keys::ensure;
+use kiln_replica::claim_keys::{ClaimKeysError, ensure};
 use tokio::sync::watch;
 
 use crate::state::AppState;
@@ -40,7 +40,7 @@ pub(crate) async fn keep(shared: AppState, known: watch::Sender<Option<ClaimKeys
                 Err(why) => {
                     failures += 1;
                     tracing::warn!(%why, "cannot get the keys for claims");
-                    shared.health.bad(PART, why);
+                    shared.health.bad(PART, why.to_string());
                     if failures >= TRIES {
                         // Nothing that is stored proves anything then, which is safe, and new objects are made.
                         known.send_if_modified(|known| {
@@ -55,10 +55,10 @@ pub(crate) async fn keep(shared: AppState, known: watch::Sender<Option<ClaimKeys
 }
 
 /// A key of the system's random source, called by the time when it was made.
-fn draw(now: i64) -> Result<ClaimKey, String> {
+fn draw(now: i64) -> Result<ClaimKey, ClaimKeysError> {
     let mut drawn = [0; 36];
     let random = rustls::crypto::ring::default_provider().secure_random;
-    random.fill(&mut drawn).map_err(|_| "the system gives no random bytes".to_owned())?;
+    random.fill(&mut drawn).map_err(|_| ClaimKeysError::Draw)?;
     let mut secret = [0; 32];
     secret.copy_from_slice(&drawn[..32]);
     let told_apart: String = drawn[32..].iter().map(|byte| format!("{byte:02x}")).collect();

@@ -11,9 +11,8 @@
 //! |---|---|
 //! | `options` | what a user decides about a running process |
 //! | `client` | the connection: credentials, and the one way that requests go out and answers come in |
-//! | `path` | the one function that builds every address at an API server |
 //! | `discovery` | which kinds a cluster serves |
-//! | `calls` | carries out [`kiln_cluster::Call`]s, and sorts failures |
+//! | [`calls`], [`path`] | of [`kiln_replica`]: carries out [`kiln_cluster::Call`]s, builds every address at an API server |
 //! | `watch` | follows a kind for as long as the process lives |
 //! | `policy_store` | the policies, exceptions and configuration that are stored, compiled, for all parts |
 //! | `globals` | what the entries of the global context hold |
@@ -22,12 +21,12 @@
 //! | `claim_keys` | the keys that prove which claims the engine wrote |
 //! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
 //! | `supervisor` | what becomes of parts that panic |
-//! | `status`, `autogen_status`, `events`, `validation_events` | tells users how policies are and what rules did |
+//! | `status`, `events` | tells users how policies are and what rules did |
 //! | `scan`, `reporter` | checks the objects that are there; keeps reports about what rules found |
 //! | `native_policies` | keeps ValidatingAdmissionPolicies of policies that ask for them |
 //! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
-//! | `health`, `metrics`, `gauges` | what operators ask |
+//! | `health`, `metrics`, `kyverno_metrics`, `process_metrics` | what operators ask |
 //! | `serve` | the HTTPS server |
 //!
 //! # Who runs where

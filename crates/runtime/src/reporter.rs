@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kiln_admission::{ReviewRequest, ValidationResult};
 use kiln_cluster::{ApiError, Call, Reply};
-use kiln_object::ObjectId;
+use kiln_object::{Kinds, ObjectId, ReportForm};
 pub use kiln_replica::report_results::{FoundBy, ReportNews, ReportSwitches};
 use kiln_replica::report_results::{REPORT_DELAY, read, reporting, take};
 use kiln_reports::Reports;
@@ -48,6 +48,36 @@ enum Done {
     Wrote(Str, Result<(), ApiError>),
 }
 
+/// Begins what is due: looks for objects that were not stored yet, and reads reports before they are written.
+fn begin_due(
+    machine: &mut Reports,
+    tasks: &mut JoinSet<Done>,
+    client: &Client,
+    served: &Kinds,
+    form: &ReportForm,
+    room: usize,
+) {
+    for id in machine.due_unborn(now(), room) {
+        let (client, served) = (client.clone(), served.clone());
+        tasks.spawn(async move {
+            let found = carry_out(&client, &served, &Call::Get(id.clone())).await;
+            Done::LookedFor(id, found.ok().and_then(Reply::object))
+        });
+    }
+    for object in machine.due(now(), room) {
+        let (client, served, form) = (client.clone(), served.clone(), form.clone());
+        let creates = machine.has_results(&object.uid);
+        let reads = machine.must_read(&object.uid);
+        tasks.spawn(async move {
+            let read = match reads {
+                true => read(&client, &served, &form, &object, creates).await,
+                false => Ok(None),
+            };
+            Done::Read(object.uid, read)
+        });
+    }
+}
+
 /// Keeps reports until the process is to end.
 pub(crate) async fn keep(
     shared: AppState,
@@ -73,25 +103,7 @@ pub(crate) async fn keep(
         let room = AT_ONCE.saturating_sub(tasks.len());
         // Without policies nothing is known to be gone.
         if stored.complete && is_served {
-            for id in machine.due_unborn(now(), room) {
-                let (client, served) = (client.clone(), served.clone());
-                tasks.spawn(async move {
-                    let found = carry_out(&client, &served, &Call::Get(id.clone())).await;
-                    Done::LookedFor(id, found.ok().and_then(Reply::object))
-                });
-            }
-            for object in machine.due(now(), room) {
-                let (client, served, form) = (client.clone(), served.clone(), form.clone());
-                let creates = machine.has_results(&object.uid);
-                let reads = machine.must_read(&object.uid);
-                tasks.spawn(async move {
-                    let read = match reads {
-                        true => read(&client, &served, &form, &object, creates).await,
-                        false => Ok(None),
-                    };
-                    Done::Read(object.uid, read)
-                });
-            }
+            begin_due(&mut machine, &mut tasks, &client, &served, &form, room);
         }
         let next = machine.next_time().filter(|_| room > 0).unwrap_or(u64::MAX);
         let pause = Duration::from_millis(next.saturating_sub(now()).clamp(50, 5_000));

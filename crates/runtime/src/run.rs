@@ -436,9 +436,8 @@ async fn told_to_end() {
 ///
 /// # Errors
 /// When the levels cannot be read.
-pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
-    let filter =
-        tracing_subscriber::EnvFilter::try_new(levels).map_err(|error| error.to_string())?;
+pub fn logs(levels: &str, as_json: bool) -> Result<(), tracing_subscriber::filter::ParseError> {
+    let filter = tracing_subscriber::EnvFilter::try_new(levels)?;
     // The HTTP library calls it an error when a server ends an idle connection. What fails, Kiln tells itself.
     let filter = match (levels.contains("kube_client"), "kube_client::client::builder=off".parse())
     {

@@ -123,14 +123,8 @@ impl Watcher {
         }
     }
 
-    async fn once(
-        &self,
-        subject: &Subject,
-        revision: &mut u64,
-        told: &mpsc::Sender<(Gvk, WatchNews)>,
-        standing: &HealthPart,
-        trusted: &mut bool,
-    ) -> End {
+    /// The address of a watch from a revision on.
+    fn watch_path(&self, subject: &Subject, revision: u64) -> Result<String, ApiError> {
         let from = revision.to_string();
         // The server ends watches after some time; not all of them at once.
         let life = (240 + subject.gvk.kind.len() * 7 % 60).to_string();
@@ -146,11 +140,21 @@ impl Watcher {
         if !subject.labels.is_empty() {
             query.push(("labelSelector", subject.labels.as_str()));
         }
-        let path =
-            match collection_path(&self.kinds.borrow(), &subject.gvk, &subject.namespace, &query) {
-                Ok(path) => path,
-                Err(error) => return End::Failed(error),
-            };
+        collection_path(&self.kinds.borrow(), &subject.gvk, &subject.namespace, &query)
+    }
+
+    async fn once(
+        &self,
+        subject: &Subject,
+        revision: &mut u64,
+        told: &mpsc::Sender<(Gvk, WatchNews)>,
+        standing: &HealthPart,
+        trusted: &mut bool,
+    ) -> End {
+        let path = match self.watch_path(subject, *revision) {
+            Ok(path) => path,
+            Err(error) => return End::Failed(error),
+        };
         let mut body = match self.client.stream(&path).await {
             Ok(response) => response.into_body(),
             Err(error) => return End::Failed(error),

@@ -113,7 +113,7 @@ const AFTER_COMPILATION: [&str; 10] = [
 ];
 
 /// Where the name of a policy is read or written, or its text is shown: what a rule does depends on neither.
-const NAMES_AND_PLACES: [(&str, &str); 7] = [
+const NAMES_AND_PLACES: [(&str, &str); 8] = [
     ("engine/src/rule_set.rs", "policies keep the order of their names"),
     ("engine/src/validate/deny.rs", "a failed condition is shown as it was written"),
     ("controller/src/policies/record.rs", "records hold names of policies"),
@@ -124,6 +124,7 @@ const NAMES_AND_PLACES: [(&str, &str); 7] = [
     ("controller/src/reports.rs", "results in reports name their source"),
     ("replica/src/events.rs", "Events are about the object that a policy is stored as"),
     ("replica/src/report_results.rs", "results in reports name their source"),
+    ("runtime/src/serve/audits.rs", "metrics name policies and their shadows"),
 ];
 
 #[test]
@@ -209,18 +210,19 @@ fn types_have_names_that_a_symbol_search_finds() {
 }
 
 /// Where policies are compiled, or something is made of a policy as it is written; why.
-const COMPILERS: [(&str, &str); 11] = [
+const COMPILERS: [(&str, &str); 12] = [
     ("admission/src/policies.rs", "a policy is compiled to say whether it may be stored"),
     ("admission/src/native_policies.rs", "a policy is written anew in Kubernetes' own language"),
     ("engine/src/script/host.rs", "yaml.parse of CEL reads a text"),
+    ("offline/src/given_documents.rs", "what users give are documents"),
     ("offline/src/values.rs", "values that users give are documents"),
-    ("runtime/src/policy_store.rs", "the only compiler of a running engine"),
+    ("replica/src/policy_store.rs", "the only compiler of a running engine"),
+    ("replica/src/events.rs", "kinds of policies have names in Events"),
+    ("replica/src/autogen_status.rs", "the status shows rules in the language of the policy"),
+    ("replica/src/scan_permissions.rs", "the same rules, for the permissions of a scan"),
+    ("replica/src/status/policy_status.rs", "the status says what is not run"),
+    ("runtime/src/serve/audits.rs", "kinds of policies have names in metrics and the log"),
     ("runtime/src/plan.rs", "what may be changed about a stored policy is checked on both texts"),
-    ("runtime/src/events.rs", "kinds of policies have names in Events"),
-    ("runtime/src/autogen_status.rs", "the status shows rules in the language of the policy"),
-    ("runtime/src/scan_permissions.rs", "the same rules, for the permissions of a scan"),
-    ("runtime/src/status/policy_status.rs", "the status says what is not run"),
-    ("runtime/src/status.rs", "the status says what is not run"),
 ];
 
 #[test]

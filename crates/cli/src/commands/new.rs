@@ -14,7 +14,7 @@ use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::{Ui, plain};
 
-/// Start a policy, ModRule, test or plugin
+/// Create a policy, ModRule, test or plugin
 ///
 /// Writes commented files with a test that passes into a new directory, and prints the commands to run next. Existing files are kept.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Start a policy: policy.yaml, resources.yaml and kyverno-test.yaml
+    /// Create a policy: policy.yaml, resources.yaml and kyverno-test.yaml
     Policy {
         #[command(flatten)]
         named: Named,
@@ -33,7 +33,7 @@ enum What {
         #[arg(long, value_enum, default_value_t = PolicyRule::Validate)]
         rule: PolicyRule,
     },
-    /// Start a ModRule: modrule.yaml, resources.yaml and kyverno-test.yaml
+    /// Create a ModRule: modrule.yaml, resources.yaml and kyverno-test.yaml
     Modrule {
         #[command(flatten)]
         named: Named,
@@ -47,7 +47,7 @@ enum What {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Start a generator for kustomizations as a KRM function, with a kustomization that runs it
+    /// Create a generator for kustomizations as a KRM function, with a kustomization to run it
     Plugin {
         #[command(flatten)]
         named: Named,

@@ -249,13 +249,7 @@ async fn answer(
         }
         Some(mut reviewed) => {
             tell(shared, &reviewed, &request);
-            let stored = tell_controller(shared, carriers, &mut reviewed, &request.uid).await;
-            if let Err(why) = stored.as_ref()
-                && reviewed.strict
-            {
-                let why = format!("cannot store the admission request as an UpdateRequest: {why}");
-                reviewed.response = kiln_admission::Response::failed(why);
-            }
+            keep_for_controller(shared, carriers, &mut reviewed, &request.uid).await;
             let is_real = !request.event.request.dry_run;
             if reviewed.shadowed && is_real {
                 audits::compare_shadows(told, Arc::clone(&audited), path.clone(), request.clone());
@@ -271,6 +265,11 @@ async fn answer(
             (reviewed.response, outcome)
         }
     };
+    log_refusal(&request, &response);
+    (json(response.to_bytes(&request.uid)), operation, outcome)
+}
+
+fn log_refusal(request: &ReviewRequest, response: &kiln_admission::Response) {
     if let Some(refusal) = &response.refusal {
         tracing::info!(
             kind = %request.event.kind, name = %request.event.name,
@@ -278,7 +277,6 @@ async fn answer(
             why = %refusal.message, "denied an admission request"
         );
     }
-    (json(response.to_bytes(&request.uid)), operation, outcome)
 }
 
 fn outcome(reviewed: &Reviewed) -> &'static str {
@@ -288,6 +286,23 @@ fn outcome(reviewed: &Reviewed) -> &'static str {
         response if !response.is_allowed() => "refused",
         response if response.patch.is_some() => "patched",
         _ => "allowed",
+    }
+}
+
+/// Passes to the leader what only the request knows. Where rules cannot do without it and it cannot be stored, the request
+/// is refused if their policies say so.
+async fn keep_for_controller(
+    shared: &AppState,
+    carriers: &Carriers,
+    reviewed: &mut Reviewed,
+    identity: &str,
+) {
+    let stored = tell_controller(shared, carriers, reviewed, identity).await;
+    if let Err(why) = stored
+        && reviewed.strict
+    {
+        let why = format!("cannot store the admission request as an UpdateRequest: {why}");
+        reviewed.response = kiln_admission::Response::failed(why);
     }
 }
 

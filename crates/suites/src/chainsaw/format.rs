@@ -358,7 +358,7 @@ fn operation(
     }
     if verb == Verb::Wait {
         let object;
-        (verb, object) = awaited(fields).map_err(wrong)?;
+        (verb, object) = awaited(fields).map_err(|error| wrong(error.to_string()))?;
         objects.push(object);
     }
     let sleep = match (verb, fields.str_at(["duration"])) {
@@ -432,11 +432,22 @@ fn referred(reference: &Value) -> Value {
     object
 }
 
+/// Why it is not clear what `wait` waits for.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum WaitError {
+    #[error("wait has no `for`")]
+    NothingAwaited,
+    #[error("wait for a jsonPath needs a value")]
+    NoValue,
+    #[error("wait is understood for deletion, a condition, or a jsonPath of fields")]
+    NotUnderstood,
+}
+
 /// What `wait` waits for, as something that is asserted.
-fn awaited(fields: &Value) -> Result<(Verb, Value), String> {
+fn awaited(fields: &Value) -> Result<(Verb, Value), WaitError> {
     let mut object = referred(fields);
     let Some(wanted) = fields.get("for") else {
-        return Err("wait has no `for`".to_owned());
+        return Err(WaitError::NothingAwaited);
     };
     if wanted.get("deletion").is_some() {
         return Ok((Verb::Error, object));
@@ -457,11 +468,11 @@ fn awaited(fields: &Value) -> Result<(Verb, Value), String> {
     if let Some(path) = path.filter(is_plain) {
         let path: Vec<&str> = path.split('.').skip(1).collect();
         let value = wanted.get_path(["jsonPath", "value"]);
-        let value = value.cloned().ok_or("wait for a jsonPath needs a value")?;
+        let value = value.cloned().ok_or(WaitError::NoValue)?;
         let _ = object.set(path, value);
         return Ok((Verb::Wait, object));
     }
-    Err("wait is understood for deletion, a condition, or a jsonPath of fields".to_owned())
+    Err(WaitError::NotUnderstood)
 }
 
 /// `1m30s` and the like.

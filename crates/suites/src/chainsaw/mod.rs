@@ -12,6 +12,7 @@
 //! | `not_run` | what is waited for in vain, because Kiln does not run the rule |
 
 mod assertion;
+mod error;
 mod expression;
 mod format;
 mod not_run;
@@ -167,11 +168,11 @@ fn run_test(test: &format::ChainsawTest, cluster: &dyn TestCluster, suite: &mut 
     let outer = Bindings::default()
         .with("namespace", Value::from(test.namespace.as_str()))
         .with("test", value!({"metadata": {"name": test.name.as_str()}}));
-    let outer = begun.and_then(|()| outer.extended(&test.bindings));
+    let outer = begun.and_then(|()| Ok(outer.extended(&test.bindings)?));
     let outer = match outer {
         Ok(outer) => outer,
         Err(why) => {
-            suite.problems.push(Diagnostic::error(why).at(test.place.clone()));
+            suite.problems.push(Diagnostic::error(why.to_string()).at(test.place.clone()));
             return;
         }
     };
@@ -190,7 +191,9 @@ fn run_test(test: &format::ChainsawTest, cluster: &dyn TestCluster, suite: &mut 
             };
             let (verdict, got, reason) = match outcome.failure {
                 None => (Verdict::Passed, Some("pass"), "ok".to_owned()),
-                Some(OperationFailure::Failed(why)) => (Verdict::Failed, Some("fail"), why),
+                Some(OperationFailure::Failed(why)) => {
+                    (Verdict::Failed, Some("fail"), why.to_string())
+                }
                 Some(OperationFailure::NotRun(why)) => (Verdict::NotRun, None, why),
             };
             suite.rows.push(Row {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kiln_value::{Map, Value, value};
 
 use super::assertion::mismatches;
+use super::error::{ExpressionError, OperationError, ServerMessage};
 use super::expression::Bindings;
 use super::format::{ChainsawTest, TestOperation, Verb};
 use super::not_run;
@@ -31,10 +32,10 @@ pub(super) struct OperationOutcome {
 }
 
 impl OperationOutcome {
-    pub(super) fn failed(about: &str, why: String) -> Self {
+    pub(super) fn failed(about: &str, why: impl Into<OperationError>) -> Self {
         OperationOutcome {
             about: about.to_owned(),
-            failure: Some(OperationFailure::Failed(why)),
+            failure: Some(OperationFailure::Failed(why.into())),
             compared: 0,
             outputs: Vec::new(),
         }
@@ -44,13 +45,13 @@ impl OperationOutcome {
 /// Why an operation did not succeed.
 pub(super) enum OperationFailure {
     /// Something else came of it than was expected.
-    Failed(String),
+    Failed(OperationError),
     /// What was expected is for rules that Kiln does not run, or takes what no sandbox has.
     NotRun(String),
 }
 
-impl From<String> for OperationFailure {
-    fn from(why: String) -> Self {
+impl From<OperationError> for OperationFailure {
+    fn from(why: OperationError) -> Self {
         OperationFailure::Failed(why)
     }
 }
@@ -85,13 +86,16 @@ impl<'o> OperationRunner<'o> {
     }
 
     /// Makes the namespace of the test, unless there is one.
-    pub(super) fn begin(&self) -> Result<(), String> {
+    pub(super) fn begin(&self) -> Result<(), OperationError> {
         let namespace = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": (self.namespace)}});
         let answer =
             self.cluster.send("POST", "/api/v1/namespaces", "application/json", Some(&namespace));
         match answer.status {
             200..300 | 409 => Ok(()),
-            _ => Err(format!("the namespace {} cannot be made: {}", self.namespace, said(&answer))),
+            _ => Err(OperationError::MakeNamespace {
+                namespace: self.namespace.to_owned(),
+                answer: ServerMessage::of(&answer),
+            }),
         }
     }
 
@@ -187,10 +191,10 @@ impl<'o> OperationRunner<'o> {
                     wrong.join("; "),
                     failed.map(|why| format!(" ({why})")).unwrap_or_default()
                 )),
-                Err(why) => Some(why),
+                Err(why) => Some(why.to_string()),
             },
         };
-        if let Some(why) = wrong {
+        if let Some(why) = wrong.map(OperationError::RunProgram) {
             return done(Some(OperationFailure::Failed(why)), Vec::new());
         }
         let mut outputs = Vec::new();
@@ -204,7 +208,10 @@ impl<'o> OperationRunner<'o> {
     }
 
     /// Tries until it succeeds, nothing is to happen any more, or patience ends.
-    fn until<T>(&self, mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    fn until<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, OperationError>,
+    ) -> Result<T, OperationError> {
         let mut left = self.patience;
         for _ in 0..MOST_ATTEMPTS {
             let revision = self.cluster.revision();
@@ -222,11 +229,11 @@ impl<'o> OperationRunner<'o> {
     }
 
     /// Where objects of the kind of this one are served; asked once for every kind.
-    fn place(&mut self, object: &Value) -> Result<ResourcePath, String> {
+    fn place(&mut self, object: &Value) -> Result<ResourcePath, OperationError> {
         let text = |field: &str| object.str_at([field]).unwrap_or_default().to_owned();
         let key = (text("apiVersion"), text("kind"));
         if key.0.is_empty() || key.1.is_empty() {
-            return Err("it has no apiVersion or no kind".to_owned());
+            return Err(OperationError::NoKind);
         }
         if let Some(place) = self.places.get(&key) {
             return Ok(place.clone());
@@ -244,7 +251,10 @@ impl<'o> OperationRunner<'o> {
                 one.str_at(["kind"]) == Some(key.1.as_str())
                     && !one.str_at(["name"]).unwrap_or_default().contains('/')
             });
-            let found = found.ok_or_else(|| format!("{} {} is not served", key.0, key.1))?;
+            let found = found.ok_or_else(|| OperationError::FindResource {
+                api_version: key.0.clone(),
+                kind: key.1.clone(),
+            })?;
             Ok(ResourcePath {
                 prefix: prefix.clone(),
                 plural: found.str_at(["name"]).unwrap_or_default().to_owned(),
@@ -298,11 +308,11 @@ impl<'o> OperationRunner<'o> {
             }
             _ => self.cluster.send("POST", &collection, JSON, Some(&object)),
         };
-        let error = (answer.status >= 300).then(|| said(&answer));
+        let error = (answer.status >= 300).then(|| ServerMessage::of(&answer));
         // What was done and should not have been is for rules that check objects.
         let is_done = error.is_none();
         expected(operation, &object, &answer, error, bindings).map_err(|why| {
-            match unsupported::registry(&why) {
+            match why.server().and_then(unsupported::registry) {
                 Some(why) => OperationFailure::NotRun(why),
                 None => self.explained(why, is_done),
             }
@@ -310,12 +320,12 @@ impl<'o> OperationRunner<'o> {
     }
 
     /// Why something is not as expected: rules that check objects would have brought it about, and are not run.
-    fn explained(&self, why: String, is_for_checks: bool) -> OperationFailure {
+    fn explained(&self, why: OperationError, is_for_checks: bool) -> OperationFailure {
         let checks = if is_for_checks { not_run::checks(self.cluster) } else { None };
         checks.map_or(OperationFailure::Failed(why), OperationFailure::NotRun)
     }
 
-    fn delete(&mut self, object: &Value) -> Result<(), String> {
+    fn delete(&mut self, object: &Value) -> Result<(), OperationError> {
         let place = self.place(object)?;
         let paths = self.candidates(&place, object)?.into_iter().map(|found| {
             let name = found.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
@@ -325,25 +335,29 @@ impl<'o> OperationRunner<'o> {
             let options = value!({"propagationPolicy": "Background"});
             let answer = self.cluster.send("DELETE", &path, JSON, Some(&options));
             if answer.status >= 300 && answer.status != 404 {
-                return Err(said(&answer));
+                return Err(OperationError::Request(ServerMessage::of(&answer)));
             }
             self.until(|| match self.cluster.send("GET", &path, "", None).status {
                 404 => Ok(()),
-                _ => Err("it is still there".to_owned()),
+                _ => Err(OperationError::Delete),
             })?;
         }
         Ok(())
     }
 
     /// The objects that something may be asserted of: the one of a name, or all of a kind with the labels.
-    fn candidates(&self, place: &ResourcePath, object: &Value) -> Result<Vec<Value>, String> {
+    fn candidates(
+        &self,
+        place: &ResourcePath,
+        object: &Value,
+    ) -> Result<Vec<Value>, OperationError> {
         let collection = self.collection(place, object);
         if let Some(name) = object.str_at(["metadata", "name"]).filter(|name| !name.is_empty()) {
             let answer = self.cluster.send("GET", &format!("{collection}/{name}"), "", None);
             return match answer.status {
                 200 => Ok(vec![answer.value]),
                 404 => Ok(Vec::new()),
-                _ => Err(said(&answer)),
+                _ => Err(OperationError::Request(ServerMessage::of(&answer))),
             };
         }
         let labels = object.get_path(["metadata", "labels"]).and_then(Value::as_map);
@@ -358,7 +372,7 @@ impl<'o> OperationRunner<'o> {
         };
         let answer = self.cluster.send("GET", &path, "", None);
         if answer.status != 200 {
-            return Err(said(&answer));
+            return Err(OperationError::Request(ServerMessage::of(&answer)));
         }
         let items = answer.value.get("items").and_then(Value::as_list).map(|list| list.to_vec());
         let mut items = items.unwrap_or_default();
@@ -386,7 +400,12 @@ impl<'o> OperationRunner<'o> {
         })
     }
 
-    fn compare(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), String> {
+    fn compare(
+        &mut self,
+        verb: Verb,
+        wanted: &Value,
+        bindings: &Bindings,
+    ) -> Result<(), OperationError> {
         // Without a kind, it is about bindings alone.
         let place = match wanted.get("kind") {
             Some(_) => match (self.place(wanted), verb) {
@@ -420,11 +439,11 @@ impl<'o> OperationRunner<'o> {
             }
             let fits = closest.as_ref().is_some_and(Vec::is_empty);
             match (verb, fits) {
-                (Verb::Error, true) => Err("it exists, and should not".to_owned()),
+                (Verb::Error, true) => Err(OperationError::Exists),
                 (Verb::Error, false) | (_, true) => Ok(()),
                 (_, false) => Err(match closest {
-                    Some(told) => told.join("; "),
-                    None => "it does not exist".to_owned(),
+                    Some(differences) => OperationError::Differs { differences, answer: None },
+                    None => OperationError::DoesNotExist,
                 }),
             }
         })
@@ -435,7 +454,7 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 /// What is asserted, with the names of objects filled in: they say where to look.
-fn named(object: &Value, bindings: &Bindings) -> Result<Value, String> {
+fn named(object: &Value, bindings: &Bindings) -> Result<Value, ExpressionError> {
     let mut object = object.clone();
     for path in [["metadata", "name"], ["metadata", "namespace"]] {
         if let Some(value) = object.get_path(path) {
@@ -451,12 +470,13 @@ fn expected(
     operation: &TestOperation,
     object: &Value,
     answer: &ApiResponse,
-    error: Option<String>,
+    error: Option<ServerMessage>,
     bindings: &Bindings,
-) -> Result<(), String> {
+) -> Result<(), OperationError> {
     // chainsaw: the message of the server, and nothing else.
-    let told = error.as_ref().and_then(|_| answer.value.str_at(["message"]));
-    let told = error.clone().map(|error| told.map_or(Value::from(error), Value::from));
+    let told = error
+        .as_ref()
+        .map(|error| Value::from(error.message.clone().unwrap_or_else(|| error.to_string())));
     let told = told.unwrap_or_default();
     let bindings = bindings.clone().with("error", told);
     for (about, check) in &operation.expect {
@@ -468,19 +488,10 @@ fn expected(
         let told = mismatches(check, &answer.value, &bindings)?;
         return match told.is_empty() {
             true => Ok(()),
-            false => {
-                let why = error.map(|why| format!(" ({why})")).unwrap_or_default();
-                Err(format!("{}{why}", told.join("; ")))
-            }
+            false => Err(OperationError::Differs { differences: told, answer: error }),
         };
     }
-    error.map_or(Ok(()), Err)
-}
-
-/// What a server says of a failure.
-fn said(answer: &ApiResponse) -> String {
-    let message = answer.value.str_at(["message"]).unwrap_or("the server says nothing");
-    format!("{message} ({})", answer.status)
+    error.map_or(Ok(()), |error| Err(OperationError::Request(error)))
 }
 
 fn describe(object: &Value) -> String {
