@@ -305,6 +305,11 @@ impl World {
         path(&address, &[]).ok()
     }
 
+    /// The server itself, for what watches it and keeps its records. What is written there by hand is seen at the next step.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
     /// The revision of the newest write.
     pub fn revision(&self) -> u64 {
         self.server.revision()

@@ -32,6 +32,8 @@ pub(crate) struct ControllerPart {
     /// Calls that are under way.
     calls: VecDeque<CallRequest>,
     informed: bool,
+    /// It did something in its last turn. What follows from the answers is decided in the next one.
+    acted: bool,
     began: u64,
     keys: KeysState,
     registry: Seen,
@@ -71,6 +73,7 @@ impl ControllerPart {
             watches: BTreeMap::new(),
             calls: VecDeque::new(),
             informed: false,
+            acted: false,
             began: around.now(),
             keys: KeysState::Wanted(0),
             registry: Seen::default(),
@@ -101,8 +104,10 @@ impl ControllerPart {
             }
             progress = true;
         }
-        if progress || !self.controller.is_idle() || self.is_due(now) || !self.calls.is_empty() {
-            progress |= self.act(around);
+        let is_busy = self.acted || !self.controller.is_idle() || !self.calls.is_empty();
+        if progress || is_busy || self.is_due(now) {
+            self.acted = self.act(around);
+            progress |= self.acted;
         }
         progress
     }

@@ -3,3 +3,4 @@
 mod engine;
 mod replicas;
 mod support;
+mod takeover;

@@ -2,7 +2,7 @@
 
 use kiln_world::{World, WorldOptions};
 
-use crate::support::{QUOTAS, apply, world};
+use crate::support::{QUOTAS, apply, id, settle, world};
 
 #[test]
 fn another_replica_takes_over_when_the_leader_is_gone() {
@@ -17,6 +17,14 @@ fn another_replica_takes_over_when_the_leader_is_gone() {
     let limit = world.now() + 30_000;
     world.run_until(limit);
     assert_eq!(world.leaders().len(), 1, "{}", told(&world));
+    apply(
+        &mut world,
+        "{apiVersion: v1, kind: Namespace, metadata: {name: shop-0, labels: {quota: 'yes'}}}",
+    );
+    // The replica that answered the request may be the other one: then the leader waits a moment for what only it knows.
+    settle(&mut world, 1);
+    let quota = world.get(&id("v1", "ConfigMap", "shop-0", "quota")).unwrap();
+    assert!(quota.is_some(), "{}", told(&world));
 }
 
 /// What happened last, for those who look why a test fails.
