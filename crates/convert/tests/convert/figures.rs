@@ -169,7 +169,8 @@ fn of_kyverno(kyverno: &Kyverno, root: &Path, kinds: &Kinds) -> String {
             let evidence = compare_sides(&side, &side, kinds, false);
             let inputs = distinct(&evidence.kept);
             let objects: Vec<Value> = inputs.iter().map(|input| input.object.clone()).collect();
-            let Some(theirs) = kyverno.apply(std::slice::from_ref(&converted.value), &objects) else {
+            let Some(theirs) = kyverno.apply(std::slice::from_ref(&converted.value), &objects)
+            else {
                 not_taken += 1;
                 continue;
             };
