@@ -76,6 +76,10 @@ impl TimeFrame {
         self.object.as_ref().is_some_and(|object| object.same_object(id))
     }
 
+    fn says(&self, other: &TimeFrame) -> bool {
+        (&self.verb, &self.object, &self.outcome) == (&other.verb, &other.object, &other.outcome)
+    }
+
     /// One line of text.
     pub(super) fn line(&self, began: u64) -> String {
         let parts =
@@ -126,7 +130,13 @@ pub(super) fn frames_of(
             }
             told.insert(id);
         }
-        frames.extend(frame_of(entry, kinds));
+        let frame = frame_of(entry, kinds);
+        // An Event about a policy says the same as the one about its trigger.
+        let is_new = |frame: &TimeFrame| {
+            let last = frames.last();
+            last.is_none_or(|last: &TimeFrame| frame.outcome.is_empty() || !last.says(frame))
+        };
+        frames.extend(frame.filter(is_new));
     }
     after.drifted.retain(|id| after.objects.contains_key(id));
     // What built-in controllers did: deleted dependents, default objects of namespaces.
@@ -201,7 +211,7 @@ fn is_engine(user: &str) -> bool {
 }
 
 /// Kinds that server and engine keep for themselves.
-fn is_bookkeeping(id: &ObjectId) -> bool {
+pub(super) fn is_bookkeeping(id: &ObjectId) -> bool {
     matches!(
         id.gvk.kind.as_str(),
         "Lease"

@@ -14,7 +14,7 @@ use kiln_value::{Map, Value, value};
 use kiln_world::{Stepped, World, WorldImage, WorldOptions};
 use kiln_yaml::{Document, ReadOptions, emit, read_bytes};
 
-use super::frames::{ClusterSnapshot, TimeFrame, frames_of};
+use super::frames::{ClusterSnapshot, TimeFrame, frames_of, is_bookkeeping};
 use super::workspace::{FileRole, Workspace};
 use crate::cluster_value::{is_listed, lineage_as_value, listing_as_value, named_object};
 use crate::lineage::{Lineage, LineageLink, LinkState, link_of_claim};
@@ -147,7 +147,9 @@ impl TabCluster {
     /// The objects that are shown: without what the installation brought.
     fn objects(&self) -> impl Iterator<Item = (&ObjectId, &Value)> {
         self.shown().objects.iter().filter(|(id, object)| {
-            is_listed(&id.gvk) && self.installed.get(id).is_none_or(|known| differs(known, object))
+            is_listed(&id.gvk)
+                && !is_bookkeeping(id)
+                && self.installed.get(id).is_none_or(|known| differs(known, object))
         })
     }
 
