@@ -61,7 +61,7 @@ async function start(): Promise<void> {
   const body = h("main", { id: "view", tabindex: -1 });
   const bar = h("div", { class: "views" });
   const views: { name: View; text: string }[] = [{ name: "playground", text: "Playground" }];
-  if (state.cluster) views.push({ name: "cluster", text: "Cluster" });
+  views.push({ name: "cluster", text: "Cluster" });
   if (state.cluster) views.push({ name: "health", text: "Health" });
   const show = (name: string) => {
     replace(bar, tabs("Views", views, name, show));

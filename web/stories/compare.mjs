@@ -10,7 +10,7 @@ const at = process.argv.indexOf("--kiln");
 const kiln = at < 0 ? join(web, "../target/debug/kiln") : process.argv[at + 1];
 const dist = join(web, "dist");
 const engine = await import(pathToFileURL(join(dist, "kiln.js")).href);
-engine.initSync({ module: readFileSync(join(dist, "kiln.wasm")) });
+const { memory } = engine.initSync({ module: readFileSync(join(dist, "kiln.wasm")) });
 const native = await startKiln(kiln, ["ui"]);
 const { origin, hash } = new URL(native.url);
 const token = hash.slice("#token=".length);
@@ -55,19 +55,25 @@ const sets = {
   "policy-library": suites(join(corpus, "policy-library")),
 };
 let differ = 0;
+
+/** The answers of the process and of WebAssembly to one call. */
+async function both(request) {
+  const body = JSON.stringify(request);
+  const answer = await fetch(`${origin}/api/call`, { method: "POST", headers: { "content-type": "application/json", "kiln-token": token }, body });
+  let got;
+  try {
+    got = JSON.parse(engine.call(body, Date.now(), 7n));
+  } catch (error) {
+    got = { error: String(error) };
+  }
+  return [await answer.json(), got];
+}
+
 for (const [name, workspaces] of Object.entries(sets)) {
   let same = 0;
   const rows = { passed: 0, failed: 0 };
   for (const { name: of, files } of workspaces) {
-    const request = JSON.stringify({ method: "evaluate", trace: true, plan: true, lineage: true, workspace: { files } });
-    const answer = await fetch(`${origin}/api/call`, { method: "POST", headers: { "content-type": "application/json", "kiln-token": token }, body: request });
-    const wanted = await answer.json();
-    let got;
-    try {
-      got = JSON.parse(engine.call(request, Date.now(), 7n));
-    } catch (error) {
-      got = { error: String(error) };
-    }
+    const [wanted, got] = await both({ method: "evaluate", trace: true, plan: true, lineage: true, workspace: { files } });
     rows.passed += wanted.tests?.summary.passed ?? 0;
     rows.failed += wanted.tests?.summary.failed ?? 0;
     if (comparable(wanted) === comparable(got)) same += 1;
@@ -78,5 +84,24 @@ for (const [name, workspaces] of Object.entries(sets)) {
   }
   console.log(`corpus: WebAssembly beside native, ${name}: ${same} of ${workspaces.length} workspaces give the same answers (${rows.passed} test results passed, ${rows.failed} failed)`);
 }
+
+// The cluster of the tab, in logical time: nothing may differ at all.
+let same = 0;
+let moments = 0;
+for (const { name, files } of sets.examples) {
+  let equal = true;
+  for (const request of [{ method: "cluster.start", workspace: { files } }, ...["list", "lineage", "timeline"].map((of) => ({ method: `cluster.${of}` }))]) {
+    const [wanted, got] = await both(request);
+    moments += wanted.entries?.length ?? 0;
+    equal &&= JSON.stringify(wanted) === JSON.stringify(got);
+  }
+  if (equal) same += 1;
+  else {
+    differ += 1;
+    console.log(`the cluster of ${name} differs`);
+  }
+}
+console.log(`corpus: WebAssembly beside native, clusters of the examples: ${same} of ${sets.examples.length} have the same objects, lineage and timeline (${moments} moments)`);
+console.log(`memory of WebAssembly after all: ${Math.round(memory.buffer.byteLength / 1e6)} MB`);
 await native.stop();
 process.exit(differ ? 1 : 0);

@@ -32,10 +32,10 @@ export const tabStories = {
     await page.locator(QUOTA).waitFor();
     await page.locator(QUOTA).click();
     await sees(page, ".explain", "made by policy team-defaults, rule quota");
-    const uid = /uid: (\S+)/.exec(await page.locator(".plain-text[aria-label=Object]").textContent())[1];
+    const uid = /^  uid: (\S+)/m.exec(await page.locator(".plain-text[aria-label=Object]").textContent())[1];
     await page.locator("[data-action=delete]").click();
     await sees(page, "#toast", "deleted");
-    await page.waitForFunction((old) => !document.querySelector(".plain-text[aria-label=Object]")?.textContent.includes(old), uid);
+    await page.waitForFunction((old) => !document.querySelector(".plain-text[aria-label=Object]")?.textContent.includes(`\n  uid: ${old}`), uid);
     await page.locator(QUOTA).waitFor();
     await timeline(page);
     await sees(page, ".log li", "you");

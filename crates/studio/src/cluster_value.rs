@@ -14,6 +14,14 @@ use crate::object_name::ObjectName;
 /// The most rows of a lineage that are drawn; rules with more objects are folded.
 const MAX_ROWS: usize = 1_000;
 
+/// Kinds that say what happened rather than what there is, and change all the time.
+const UNLISTED: [&str; 3] = ["Event", "Lease", "EndpointSlice"];
+
+/// Whether objects of a kind are listed.
+pub fn is_listed(kind: &Gvk) -> bool {
+    !UNLISTED.contains(&kind.kind.as_str())
+}
+
 /// Objects by their names; `total` is how many there are, where not all are given.
 pub fn listing_as_value<'o>(
     objects: impl IntoIterator<Item = &'o Value>,

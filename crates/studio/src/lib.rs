@@ -32,7 +32,7 @@ mod server_schemas;
 mod written;
 
 pub use bookkeeping::{Folded, fold};
-pub use cluster_value::{lineage_as_value, listing_as_value, named_object};
+pub use cluster_value::{is_listed, lineage_as_value, listing_as_value, named_object};
 pub use compile::{compile_given, compile_policies, rule_set};
 pub use difference::unified_difference;
 pub use html::{HtmlWriter, MAX_PAGE_SIZE, STYLES, lineage_picture, plan_page, plan_sections};

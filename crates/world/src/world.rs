@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use kiln_apiserver::{ApiRequest, Authorization, Record, Response, Server, Settings};
 use kiln_cluster::{ApiError, Call, ObjectPatch, Reason, Reply};
 use kiln_controller::provenance::Provenance;
+use kiln_controller::{Condition, WorkKey};
 use kiln_install::{Crds, Grant, Permissions};
 use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_replica::calls::carry_out;
@@ -518,10 +519,20 @@ impl World {
         locked(&self.core.timeline).since(since)
     }
 
-    /// Why work of rules is not done, in words.
+    /// Every object that is stored.
+    pub fn objects(&self) -> Vec<Value> {
+        self.server.snapshot().into_iter().filter_map(|record| record.object).collect()
+    }
+
+    /// Why work of rules is not done, rule by rule and trigger by trigger.
+    pub fn conditions(&self) -> Vec<(WorkKey, Condition)> {
+        self.replicas.iter().flat_map(Replica::conditions).collect()
+    }
+
+    /// The same in words.
     pub fn waiting(&self) -> Vec<String> {
-        let conditions = self.replicas.iter().flat_map(Replica::conditions);
-        conditions
+        self.conditions()
+            .into_iter()
             .map(|(key, why)| format!("{}: {}: {}", key.rule, why.reason.as_str(), why.message))
             .collect()
     }

@@ -263,7 +263,7 @@ export class ClusterView {
     }
     replace(
       this.body,
-      h("div", { class: "filters" }, select("namespace", "All namespaces", answer.namespaces), select("policy", "All policies", answer.policies), select("state", "All states", answer.states), h("span", { class: "muted" }, `${answer.links} links`)),
+      h("div", { class: "filters" }, select("namespace", "All namespaces", answer.namespaces), select("policy", "All policies", answer.policies), select("state", "All states", answer.states), h("span", { class: "muted" }, answer.links === 1 ? "1 link" : `${answer.links} links`)),
       h("div", { class: "lineage-box" }, rendered(answer.html)),
     );
   }

@@ -2,19 +2,27 @@
 //! through WebAssembly and over HTTP with `kiln ui`.
 
 mod evaluate;
+mod frames;
 mod suite;
+mod tab_cluster;
 mod workspace;
 
 use kiln_diagnostic::Diagnostic;
 use kiln_jmespath::AmbientSources;
 use kiln_value::{Map, Value, json};
+use kiln_world::WorldImage;
 
 use self::evaluate::{Wanted, evaluate, problem_as_value};
+use self::tab_cluster::TabCluster;
 pub use self::workspace::{FileRole, Workspace, WorkspaceFile};
 
 /// One page, and what it keeps between its calls.
-#[derive(Default)]
-pub struct Playground {}
+#[derive(Debug, Default)]
+pub struct Playground {
+    /// A cluster with the engine and nothing else, which all clusters of the page begin with.
+    image: Option<WorldImage>,
+    cluster: Option<TabCluster>,
+}
 
 impl Playground {
     /// Answers a call of the web application: JSON in, JSON out. Whatever is wrong is in the answer.
@@ -23,6 +31,16 @@ impl Playground {
             Value::from(Map::from_iter([("error", problem_as_value(&problem))]))
         });
         json::to_string(&answer)
+    }
+
+    fn image(&mut self) -> Result<WorldImage, Diagnostic> {
+        if let Some(image) = &self.image {
+            return Ok(image.clone());
+        }
+        let image = WorldImage::with_engine(&[], None)
+            .map_err(|error| Diagnostic::error(error.to_string()))?;
+        self.image = Some(image.clone());
+        Ok(image)
     }
 
     fn answer(&mut self, request: &str, sources: &dyn AmbientSources) -> Result<Value, Diagnostic> {
@@ -56,6 +74,16 @@ impl Playground {
                     kiln_editor::place_help(text("path"), text("text"), offset, Some(&files));
                 Ok(json::parse(&help.to_string()).unwrap_or_default())
             }
+            "cluster.start" => {
+                let image = self.image()?;
+                self.cluster = Some(TabCluster::start(&image, &workspace()?)?);
+                Ok(Value::from(Map::new()))
+            }
+            method if method.starts_with("cluster.") => match &mut self.cluster {
+                Some(cluster) => cluster.call(method, &request),
+                None => Err(Diagnostic::error("the cluster of this page has not started")
+                    .hint("open the view of the cluster again")),
+            },
             method => Err(Diagnostic::error(format!("there is no method {method:?}"))),
         }
     }

@@ -8,7 +8,8 @@ use kiln_engine::Ownership;
 use kiln_object::{Gvk, ObjectId};
 use kiln_runtime::LiveReader;
 use kiln_studio::{
-    Lineage, LinkState, hide_secret_values, lineage_as_value, listing_as_value, named_object,
+    Lineage, LinkState, hide_secret_values, is_listed, lineage_as_value, listing_as_value,
+    named_object,
 };
 use kiln_value::{Map, Value};
 use kiln_yaml::{ReadOptions, emit};
@@ -30,9 +31,6 @@ const FRESH_KINDS: Duration = Duration::from_secs(30);
 const MAX_OBJECTS: usize = 5_000;
 /// The most objects whose state is found out by evaluating their rules.
 const MAX_STATES: usize = 200;
-
-/// Kinds that say what happened rather than what there is, and change all the time.
-const UNLISTED: [&str; 3] = ["Event", "Lease", "EndpointSlice"];
 
 /// A change of a sandbox.
 pub(in crate::commands) enum ClusterWrite {
@@ -235,7 +233,7 @@ fn list(reader: &LiveReader) -> Listing {
         .filter(|kind| kind.is_served() && kind.verbs().contains(&"list"))
         .filter_map(|kind| kinds.preferred(kind.group(), kind.kind()))
         .map(kiln_object::Kind::gvk)
-        .filter(|gvk| !UNLISTED.contains(&gvk.kind.as_str()))
+        .filter(is_listed)
         .collect();
     served.sort();
     served.dedup();
