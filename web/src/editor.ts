@@ -74,7 +74,7 @@ export class YamlEditor {
           autocompletion({ override: [(context) => this.complete(context)] }),
           hoverTooltip((view, at) => this.hover(view, at)),
           keymap.of([...defaultKeymap, ...historyKeymap, ...completionKeymap, ...lintKeymap]),
-          EditorView.contentAttributes.of({ "aria-label": label }),
+          EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) changed(update.state.doc.toString());
           }),

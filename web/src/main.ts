@@ -104,6 +104,8 @@ async function start(): Promise<void> {
     ),
     body,
   );
+  // Now, so that the page asks for nothing later.
+  void examples();
   show(state.cluster && !state.workspace ? "cluster" : "playground");
 }
 

@@ -18,7 +18,7 @@ export function browserPath() {
 }
 
 export async function launch() {
-  return chromium.launch({ executablePath: browserPath(), args: ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"] });
+  return chromium.launch({ executablePath: browserPath(), args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb"] });
 }
 
 const TYPES = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json", ".wasm": "application/wasm" };
@@ -91,7 +91,7 @@ export async function runStories(stories, context) {
     browserContext.setDefaultTimeout(10_000);
     // While the page is worked on: files of web/bundle, without building the binary again.
     if (process.env.STORY_BUNDLE) {
-      await browserContext.route(/\/(app\.js|app\.css|gallery\.json)$/, (route) => route.fulfill({ path: join(web, "bundle", new URL(route.request().url()).pathname.slice(1)) }));
+      await browserContext.route(/^http.*\/(app\.js|app\.css|gallery\.json)$/, (route) => route.fulfill({ path: join(web, "bundle", new URL(route.request().url()).pathname.slice(1)) }));
     }
     const page = await browserContext.newPage();
     const foreign = [];

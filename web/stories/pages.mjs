@@ -5,7 +5,7 @@ import { statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { accessible, NAMESPACE, POLICY } from "./playground.mjs";
-import { assert, sees, temporary } from "./harness.mjs";
+import { assert, sees, temporary, web } from "./harness.mjs";
 
 function applied(context, policy, resources) {
   const directory = temporary({ "p.yaml": policy, "r.yaml": resources });
@@ -33,6 +33,10 @@ export const pageStories = {
       await page.locator(".objects summary").first().click();
       await sees(page, ".diff ins", "pods:");
     },
+  },
+  "the application opened as a file says what to do": async (page) => {
+    await page.goto(pathToFileURL(join(web, "bundle/index.html")).href);
+    await sees(page, ".waiting", "serve this directory over HTTP");
   },
   "a report of a thousand namespaces stays small": async (page, context) => {
     const many = Array.from({ length: 1000 }, (_, at) => NAMESPACE.replace("team-a", `team-${at}`)).join("---\n");

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { browserPath, launch, runStories, serveStatic, startKiln, temporary, web } from "./harness.mjs";
 import { pageStories } from "./pages.mjs";
 import { NAMESPACE, POLICY, stories } from "./playground.mjs";
+import { tabStories } from "./tab-cluster.mjs";
 import { applier, sandboxStories, uiStories } from "./served.mjs";
 
 function option(name) {
@@ -40,28 +41,36 @@ const add = (result) => {
   failed += result.failed;
 };
 
-add(await runStories(pageStories, { browser, kiln, figures }));
-
-// A debug build of the process is ten times slower than what is released.
-const served = await startKiln(kiln, ["ui"]);
-const fresh = async () => served.url;
-add(await runStories(prefixed("kiln ui: ", stories), { browser, kiln, figures: (figures.process = {}), home: "process", url: served.url, fresh, limit: 2000 }));
-add(await runStories(uiStories, { browser, kiln, figures, url: served.url }));
-await served.stop();
-
-const directory = temporary({ "p.yaml": POLICY, "n.yaml": NAMESPACE });
-const sandbox = await startKiln(kiln, ["up", join(directory, "p.yaml"), "--resource", join(directory, "n.yaml"), "--ui"]);
-const chosen = { ...sandboxStories };
-if (!has("kubectl")) {
-  delete chosen["what kubectl changes appears"];
-  skip("what kubectl changes appears", "there is no kubectl", "put it on PATH");
+/** What `kiln ui` serves. */
+async function servedGroup() {
+  const served = await startKiln(kiln, ["ui"]);
+  const fresh = async () => served.url;
+  // A debug build of the process is ten times slower than what is released, and the groups run beside each other.
+  const context = { browser, kiln, figures: (figures.process = {}), home: "process", url: served.url, fresh, limit: 2000, lineageLimit: 10_000 };
+  add(await runStories(prefixed("kiln ui: ", { ...stories, ...tabStories }), context));
+  add(await runStories(uiStories, { browser, kiln, figures, url: served.url }));
+  await served.stop();
 }
-add(await runStories(chosen, { browser, kiln, figures, url: sandbox.url, apply: applier(sandbox.output()) }));
-await sandbox.stop();
+
+/** What `kiln up --ui` serves. */
+async function sandboxGroup() {
+  const directory = temporary({ "p.yaml": POLICY, "n.yaml": NAMESPACE });
+  const sandbox = await startKiln(kiln, ["up", join(directory, "p.yaml"), "--resource", join(directory, "n.yaml"), "--ui"]);
+  const chosen = { ...sandboxStories };
+  if (!has("kubectl")) {
+    delete chosen["what kubectl changes appears"];
+    skip("what kubectl changes appears", "there is no kubectl", "put it on PATH");
+  }
+  add(await runStories(chosen, { browser, kiln, figures, url: sandbox.url, apply: applier(sandbox.output()) }));
+  await sandbox.stop();
+}
+
+const pages = async () => add(await runStories(pageStories, { browser, kiln, figures }));
+await Promise.all([pages(), servedGroup(), sandboxGroup()]);
 
 if (existsSync(join(web, "dist/kiln.wasm"))) {
   const files = await serveStatic();
-  add(await runStories(prefixed("static: ", stories), { browser, kiln, figures: (figures.tab = {}), home: "static", url: files.url, fresh: async () => files.url, limit: 50 }));
+  add(await runStories(prefixed("static: ", { ...stories, ...tabStories }), { browser, kiln, figures: (figures.tab = {}), home: "static", url: files.url, fresh: async () => files.url, limit: 50, lineageLimit: 1000 }));
   files.close();
 } else {
   skip("stories of the static playground", "web/dist is not built", "cargo xtask web");

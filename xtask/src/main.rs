@@ -2,6 +2,7 @@
 
 mod accept;
 mod bench;
+mod beside_kyverno;
 mod cargo;
 mod chart;
 mod cluster;
@@ -67,6 +68,8 @@ enum Command {
     Faults(faults::Args),
     /// Build Kiln Studio, the web application; run its stories in a browser
     Web(web::Args),
+    /// Run Kyverno's own controllers beside Kiln in a cluster that refuses Kyverno's old kinds
+    BesideKyverno,
     /// Upgrade from an earlier version on a real control plane, with downstreams and requests
     Upgrade(upgrade::Args),
     /// Build the servers that live tests run on, if they are not there yet
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args).map(|()| true),
+        Command::BesideKyverno => beside_kyverno::run(),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Chart(args) => chart::run(&args),

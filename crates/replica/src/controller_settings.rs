@@ -26,13 +26,21 @@ pub fn settings(namespace: &str, names: &EngineNames, who: Option<String>) -> Se
     settings
 }
 
-/// How long entries of the global context are waited for that say nothing.
+/// How long entries of the global context are waited for that say nothing, and webhooks that cannot be registered.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Whether enough is known to decide something: exceptions and settings without fail, because what was done against
-/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway.
-pub fn is_informed(stored: &Registry, globals: &Globals, waited: Duration) -> bool {
-    stored.complete && (are_read(stored, globals) || waited > SILENCE)
+/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway; and
+/// the webhooks of this process, because without them a trial write lacks what mutating rules add, and an object that has
+/// it already would be written again without.
+pub fn is_informed(
+    stored: &Registry,
+    globals: &Globals,
+    registered: bool,
+    waited: Duration,
+) -> bool {
+    let known = registered && are_read(stored, globals);
+    stored.complete && (known || waited > SILENCE)
 }
 
 /// How long a change waits for what requests say of it, where some people are kept out.
@@ -55,24 +63,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_decided_before_exceptions_settings_and_globals_are_known() {
+    fn nothing_is_decided_before_exceptions_settings_globals_and_webhooks_are_known() {
         let (now, later) = (Duration::ZERO, SILENCE * 2);
         let mut stored = Registry::default();
         let mut held = Globals::default();
-        assert!(!is_informed(&stored, &held, later), "exceptions are unknown");
+        assert!(!is_informed(&stored, &held, true, later), "exceptions are unknown");
         stored.complete = true;
-        assert!(is_informed(&stored, &held, now));
+        assert!(is_informed(&stored, &held, true, now));
+        assert!(!is_informed(&stored, &held, false, now), "API servers do not know where to ask");
+        assert!(is_informed(&stored, &held, false, later), "webhooks may be out of its reach");
         stored.globals = vec![value!({"metadata": {"name": "regions"}})];
-        assert!(!is_informed(&stored, &held, now), "the entry was not read");
+        assert!(!is_informed(&stored, &held, true, now), "the entry was not read");
         held.insert("regions".into(), Err("not loaded yet".to_owned()));
-        assert!(!is_informed(&stored, &held, now));
+        assert!(!is_informed(&stored, &held, true, now));
         assert!(
-            is_informed(&stored, &held, later),
+            is_informed(&stored, &held, true, later),
             "one that says nothing does not block for ever"
         );
         held.insert("regions".into(), Err("forbidden".to_owned()));
-        assert!(is_informed(&stored, &held, now), "it is known why it cannot be had");
+        assert!(is_informed(&stored, &held, true, now), "it is known why it cannot be had");
         held.insert("regions".into(), Ok(CachedGlobal::default()));
-        assert!(is_informed(&stored, &held, now));
+        assert!(is_informed(&stored, &held, true, now));
     }
 }

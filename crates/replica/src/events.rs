@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kiln_admission::{ReviewRequest, ValidationResult};
+use kiln_admission::{ReviewRequest, ShadowResult, ValidationResult};
 use kiln_cleanup::CleanupEvent;
 use kiln_controller::ControllerEvent;
 use kiln_dialects::PolicyKind;
@@ -52,6 +52,8 @@ pub enum Happened {
     Cleanup(CleanupEvent),
     /// A policy has rules that are not run.
     NotRun { policy: ObjectId, what: String },
+    /// A policy and its shadow differ about an object.
+    ShadowDiffers { object: CheckedObject, result: ShadowResult },
 }
 
 /// An object that rules checked.
@@ -117,14 +119,21 @@ impl EventReporter {
 impl Happened {
     /// Whether the admission side tells of it, as itself.
     pub fn is_of_admission(&self) -> bool {
-        matches!(self, Happened::Mutated { .. } | Happened::Checked { scanned: false, .. })
+        matches!(
+            self,
+            Happened::Mutated { .. }
+                | Happened::Checked { scanned: false, .. }
+                | Happened::ShadowDiffers { .. }
+        )
     }
 }
 
 /// Who tells of something.
 fn source(happened: &Happened) -> &'static str {
     match happened {
-        Happened::Mutated { .. } | Happened::Checked { scanned: false, .. } => ADMISSION,
+        Happened::Mutated { .. }
+        | Happened::Checked { scanned: false, .. }
+        | Happened::ShadowDiffers { .. } => ADMISSION,
         Happened::Checked { .. } => SCAN,
         Happened::Cleanup(_) => CLEANUP,
         _ => CONTROLLER,
@@ -152,6 +161,9 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
             of_results(object, results, *blocked, registry)
         }
         Happened::Cleanup(event) => cleaned(event, registry),
+        Happened::ShadowDiffers { object, result } => {
+            shadowed(object, result, registry).into_iter().collect()
+        }
         Happened::Unreadable { policy, what } | Happened::NotRun { policy, what } => {
             let stored = registry.policies.iter().find(|stored| stored.id.same_object(policy));
             let uid = stored.and_then(|stored| metadata::uid(&stored.object));
@@ -167,6 +179,35 @@ fn said(happened: &Happened, registry: &Registry) -> Vec<Said> {
             }]
         }
     }
+}
+
+/// A policy and its shadow differ about an object; none if they do not.
+fn shadowed(object: &CheckedObject, result: &ShadowResult, registry: &Registry) -> Option<Said> {
+    let difference = result.difference?;
+    let what = match difference.as_str() {
+        "weaker" => "would be let through",
+        "stricter" => "would be refused",
+        "object" => "would be changed otherwise",
+        "generated" => "would make rules generate other objects",
+        _ => "would have another result in reports",
+    };
+    let mut note = format!(
+        "{} {} {what}: the policy in force says {}, its shadow {}",
+        object.id.gvk.kind,
+        place(&object.id),
+        result.old,
+        result.new
+    );
+    if !result.message.is_empty() {
+        note += &format!("; {}", result.message);
+    }
+    Some(Said {
+        regarding: policy(&result.shadow, registry),
+        related: Some(reference(&object.id, object.uid.as_deref())),
+        reason: "ShadowDiffers",
+        action: "None",
+        note,
+    })
 }
 
 /// A rule changed an object.

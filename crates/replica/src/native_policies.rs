@@ -72,7 +72,9 @@ impl<A: Api, C: FencedCalls> Keeper<'_, A, C> {
         let mut forms = Vec::new();
         for policy in &stored.policies {
             let Ok(compiled) = &policy.compiled else { continue };
-            let form = match settings.reporting.native_policies {
+            // A shadow refuses nothing, whoever evaluates it.
+            let is_shadow = compiled.delivery.shadow_of.is_some();
+            let form = match settings.reporting.native_policies && !is_shadow {
                 true => {
                     native_form(&policy.object, compiled, &exceptions, self.kinds, &settings.names)
                 }

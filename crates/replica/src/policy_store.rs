@@ -8,7 +8,7 @@ use kiln_admission::authors::Authors;
 use kiln_cluster::{KindKey, WatchEvent};
 use kiln_controller::PolicySnapshot;
 use kiln_diagnostic::{Source, SourceLocation};
-use kiln_dialects::{Compiled, NotRun, PolicyHost, not_run_in_words};
+use kiln_dialects::{Compiled, NotRun, PolicyHost, SHADOW_OF, SHADOW_OF_RULES, not_run_in_words};
 use kiln_engine::author::author_of;
 use kiln_engine::{RuleSet, User};
 use kiln_object::policy_kinds::{OWN_GROUP, PolicyRole, kinds_for, twin};
@@ -172,9 +172,10 @@ pub fn compile(policy: &Value, kinds: &Kinds) -> Result<Arc<Policy>, PolicyProbl
     compile_whole(policy, kinds).0
 }
 
-/// A policy as the controller has it, which has nothing to do with rules that check objects.
+/// A policy as the controller has it, which has nothing to do with rules that check objects, nor with those of shadows.
 pub fn reconciled(policy: Arc<Policy>) -> Arc<Policy> {
-    let checks = |rule: &Rule| matches!(rule.program, Program::Validate(_));
+    let is_shadow = policy.delivery.shadow_of.is_some();
+    let checks = |rule: &Rule| is_shadow || matches!(rule.program, Program::Validate(_));
     if !policy.rules.iter().any(|rule| checks(rule)) {
         return policy;
     }
@@ -347,7 +348,10 @@ impl CompiledPolicy {
 /// Which version of its rules a stored policy is. The status changes much more often than the rules.
 fn life(object: &Value) -> String {
     let generation = object.get_path(["metadata", "generation"]);
-    format!("{} {generation:?}", metadata::uid(object).unwrap_or_default())
+    // Annotations change no generation, and these decide whether a policy is in force.
+    let shadow = [SHADOW_OF, SHADOW_OF_RULES]
+        .map(|key| object.str_at(["metadata", "annotations", key]).unwrap_or_default());
+    format!("{} {generation:?} {shadow:?}", metadata::uid(object).unwrap_or_default())
 }
 
 fn stored_policy(object: &Value, compiled: CompiledPolicy) -> Option<StoredPolicy> {
@@ -462,6 +466,7 @@ impl PolicyCache {
         registry.ended = self.ended(kinds);
         registry.compilations = self.compilations;
         let sound = registry.policies.iter().filter_map(|policy| policy.compiled.clone().ok());
+        let sound = sound.filter(|policy| policy.delivery.shadow_of.is_none());
         let (cleanup, others): (Vec<_>, Vec<_>) = sound.partition(|policy| policy.is_scheduled());
         let exceptions = || registry.exceptions.iter().cloned();
         let rules = RuleSet::new(others).with_exceptions(exceptions());

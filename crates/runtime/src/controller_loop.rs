@@ -24,6 +24,7 @@ use crate::election::Fence;
 use crate::events::Happened;
 use crate::kyverno_metrics::CountedEvaluation;
 use crate::lease::TermEnd;
+use crate::options::Only;
 use crate::policy_store::Registry;
 use crate::reporter::ReportNews;
 use crate::run::Acting;
@@ -216,7 +217,9 @@ impl ControllerLoop {
         let stored = inputs.registry.borrow_and_update().clone();
         let held = inputs.globals.borrow_and_update().clone();
         let keys = inputs.claim_keys.borrow_and_update().clone();
-        let informed = keys.is_some() && is_informed(&stored, &held, waited);
+        let registered = self.shared.options.only == Some(Only::Controller)
+            || self.shared.health.has_begun("webhooks");
+        let informed = keys.is_some() && is_informed(&stored, &held, registered, waited);
         self.controller.configure(|settings| settings.claim_keys = keys.unwrap_or_default());
         self.stored(&stored);
         self.controller.set_globals(held);

@@ -58,6 +58,8 @@ pub(crate) struct Knowledge {
     pub(crate) registry: Known<Arc<Registry>>,
     pub(crate) globals: Known<Arc<Globals>>,
     pub(crate) registered: Known<RegisteredPolicies>,
+    /// Whether webhooks were registered once, so that trial writes pass mutating rules.
+    pub(crate) webhooks_begun: bool,
     pub(crate) troubles: Known<Option<Troubles>>,
 }
 

@@ -21,10 +21,29 @@ function table(titles: string[], rows: (string | number)[][], nothing: string): 
     h(
       "table",
       {},
-      h("thead", {}, h("tr", {}, ...titles.map((title) => h("th", { scope: "col" }, title)))),
+      h("thead", {}, h("tr", {}, ...titles.map((title, at) => h("th", { scope: "col", class: typeof rows[0][at] === "number" ? "n" : null }, title)))),
       h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(cell)))),
     ),
   );
+}
+
+type Finding = Health["findings"][number];
+
+function findingList(found: Finding[]): HTMLElement {
+  const tone = (severity: string) => (severity === "error" ? "t-delete" : severity === "warning" ? "t-change" : "t-create");
+  const entry = ({ severity, message, hint }: Finding) => h("li", {}, h("span", { class: `tag ${tone(severity)}` }, severity), " ", message, hint ? h("span", { class: "hint" }, `help: ${hint}`) : null);
+  return h("ul", { class: "notes" }, ...found.map(entry));
+}
+
+/** What needs attention first; what is well can be opened. */
+function findings(all: Finding[]): HTMLElement[] {
+  const well = all.filter((found) => found.severity === "ok");
+  const bad = [...all.filter((found) => found.severity === "error"), ...all.filter((found) => found.severity === "warning")];
+  const count = well.length === 1 ? "1 check is ok" : `${well.length} checks are ok`;
+  return [
+    bad.length === 0 ? empty("Everything is healthy.") : findingList(bad),
+    ...(well.length === 0 ? [] : [h("details", {}, h("summary", {}, count), findingList(well))]),
+  ];
 }
 
 export class HealthView {
@@ -42,11 +61,10 @@ export class HealthView {
     }
     try {
       const health = await this.engine.call<Health>("health", {});
-      const tone = (severity: string) => (severity === "error" ? "t-delete" : severity === "warning" ? "t-change" : "t-create");
       replace(
         this.element,
         h("h2", {}, `Health of ${this.cluster.name}`),
-        h("section", {}, h("h3", {}, "What kiln doctor says"), health.findings.length === 0 ? empty("Everything is healthy.") : h("ul", { class: "notes" }, ...health.findings.map((found) => h("li", {}, h("span", { class: `tag ${tone(found.severity)}` }, found.severity), " ", found.message, found.hint ? h("span", { class: "hint" }, `help: ${found.hint}`) : null)))),
+        h("section", {}, h("h3", {}, "What kiln doctor says"), ...findings(health.findings)),
         h("section", {}, h("h3", {}, "Policies"), table(["Kind", "Name", "Ready", "Reason", "Message"], health.policies.map((policy) => [policy.kind, policy.name, policy.ready, policy.reason, policy.message]), "The cluster has no policies.")),
         h("section", {}, h("h3", {}, "Pending work"), table(["UpdateRequest", "Policy", "State", "Message"], health.pending.map((work) => [work.name, work.policy, work.state, work.message]), "Nothing is pending.")),
         h("section", {}, h("h3", {}, "Reports"), table(["Policy", "Namespace", "Pass", "Fail", "Warn", "Error", "Skip"], health.reports.map((report) => [report.policy, report.namespace, report.pass, report.fail, report.warn, report.error, report.skip]), "There are no policy reports.")),

@@ -220,6 +220,8 @@ export class Playground {
     ];
     if (evaluation.build !== undefined) entries.push({ name: "build", text: "Built" });
     drawTabs(this.outputTabs, "Views of the result", entries, this.pane, (name) => this.show(name as Pane));
+    // A picture of five columns needs more room than the text beside it.
+    this.element.classList.toggle("wide", this.pane === "lineage" || this.pane === "plan");
     const scroll = this.output.scrollTop;
     replace(this.output, this.content(evaluation));
     this.output.scrollTop = scroll;

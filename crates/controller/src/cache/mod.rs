@@ -258,6 +258,8 @@ impl ObjectCache {
             self.unindex(&id, &old);
             return Some(Difference { id, old: Some(old), new: None, touched: true });
         }
+        // Answers overtake watches, and lists are read while both go on. The revision is the only order there is, and going
+        // back in it would undo a decision that was made on the newer object.
         if known.is_some_and(|known| revision_of(&known.object) >= revision) {
             return None;
         }

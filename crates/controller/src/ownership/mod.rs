@@ -16,6 +16,9 @@ use crate::ownership::left::{Left, Sender};
 use crate::ownership::signature::{ClaimKeys, SIGNATURE};
 
 /// What may differ without making a write worth it, as long as the claim is one that the engine signed.
+///
+/// These say how an object came about, not whose it is. A policy whose parts are reordered, or a key that is replaced,
+/// would otherwise cost a write of every downstream at once. They are corrected with the next write that is due anyway.
 const VOLATILE: [&str; 6] = [
     "kiln.dev/slot",
     "kiln.dev/operation",

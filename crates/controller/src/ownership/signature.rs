@@ -107,6 +107,8 @@ impl ClaimKeys {
         else {
             return Proof::Unsigned;
         };
+        // Unsigned, not edited: keys are lost with their Secret, and an installation that lost them must not take all its
+        // downstreams for tampered objects.
         let Some(key) = self.keys.iter().find(|key| key.name == name) else {
             return Proof::Unsigned;
         };
@@ -126,6 +128,11 @@ fn code(secret: &[u8; 32], object: &Value) -> Hmac<Sha256> {
 }
 
 /// What a signature is about: the claim, and the object that carries it, whatever its version.
+///
+/// What is left out was weighed. Not the UID: it is known only after the object is created, and a claim without a proof
+/// would be visible until a second write. Not the content: servers add defaults and other controllers write fields, so
+/// that every proof would break; the hash of what was sent is in the claim instead. Not the version of the API group: the
+/// same object is read in several.
 fn signed(object: &Value) -> Value {
     let Gvk { group, kind, .. } = Gvk::of(object).unwrap_or_default();
     let texts = |texts: Option<&Map>, is_signed: fn(&str) -> bool| -> Value {

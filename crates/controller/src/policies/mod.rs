@@ -98,6 +98,12 @@ impl Controller {
     }
 
     /// Rules act when records, policies and requests are known.
+    ///
+    /// Each must be complete before the next counts. A policy that is seen before its record looks new: its rules would
+    /// run for existing objects again, and what its removed rules left would be forgotten. Requests say which changes
+    /// are ignored and who made them: a rule that acts before they are known fires for users whom the settings exclude.
+    /// Letting each policy act as soon as its own record is there was weighed; but whether an object of another engine
+    /// may belong to some other policy (`may_be_anothers`) takes the records of all.
     pub(crate) fn start_if_known(&mut self) {
         if self.policies.start != Start::Policies {
             return;
@@ -106,6 +112,8 @@ impl Controller {
         // Requests say which changes are ignored.
         let requests = self.cache.kinds.get(&KindKey::of(&self.env.settings.requests.kind));
         let requests_known = requests.is_none_or(|kind| match &kind.state {
+            // Without the definition or the right there will be none, and waiting for them would keep every rule from
+            // acting for ever. Other failures pass.
             KindState::Failed(error) => {
                 matches!(error.reason, Reason::UnknownKind | Reason::Forbidden)
             }
@@ -186,7 +194,8 @@ impl Controller {
         let policy = match compiled {
             Ok(policy) => Arc::clone(policy),
             Err(why) => {
-                // The rules that were good go on.
+                // The rules that were good go on. Removing them would delete downstreams for a slip of the pen in the
+                // policy, and users would only read of it afterwards.
                 self.policies.broken.insert(id.clone(), why.clone());
                 return false;
             }
@@ -210,6 +219,8 @@ impl Controller {
             PolicyState::of(record, None)
         });
         if held.record.uid != uid {
+            // Deleted and stored again under its name: the first one's downstreams are left as it said, and the second one
+            // begins as a new policy does.
             held.record.leave_all();
             held.from_before.clear();
             self.policies.begun.retain(|(rule, _)| rule.policy != held.record.policy);
@@ -230,6 +241,8 @@ impl Controller {
         }
         let brand_new = held.record.spec.is_empty();
         held.record.spec = spec;
+        // A new policy acts since it was stored, by the clock that also dates its triggers. When it was edited, no object
+        // says; that is about now.
         let since =
             RuleSince { revision: revision_of(object), time: if brand_new { born } else { now } };
         let gone = held.record.take_rules(&policy, since);
@@ -241,6 +254,9 @@ impl Controller {
     }
 
     /// The record is stored: the rules act, and what removed ones left is seen to.
+    ///
+    /// Never before: a process that dies between acting and storing would leave downstreams that the next one cannot tell
+    /// from those of an earlier version, and would fire again for triggers that are served.
     pub(crate) fn activate(&mut self, id: &ObjectId) {
         let Some(held) = self.policies.states.get_mut(id) else { return };
         held.active = true;

@@ -25,6 +25,7 @@ impl Controller {
             (CallPhase::Write { sent }, Ok(reply)) => self.written(key, &step, &sent, reply),
             (CallPhase::Try { sent }, Ok(reply)) => self.tried(key, step, sent, reply),
             (CallPhase::Verify { trigger }, answer) => self.verified(key, step, &trigger, answer),
+            // Accepted, not gone: finalizers may keep it. Until a watch says that it went, it counts as going.
             (CallPhase::Delete { uid }, Ok(_)) => {
                 self.downstreams.deletes(uid);
                 self.go_on(key);
@@ -98,6 +99,9 @@ impl Controller {
     }
 
     /// The trigger was read again: what is to be deleted because of it is, unless it is another one by now.
+    ///
+    /// Once per job, before its first deletion. A cache that lags may show a trigger which stopped matching and matches
+    /// again by now; a write on its word would be corrected with the next event, a deletion cannot be taken back.
     fn verified(
         &mut self,
         key: &WorkKey,
@@ -190,7 +194,7 @@ impl Controller {
                 // rule may be about to make.
                 condition(if is_there { Waiting::Unavailable } else { Waiting::Missing })
             }
-            // A namespace that is being deleted takes nothing, and what would go there goes with it. A namespace of
+            // A namespace that is being deleted accepts nothing, and what would go there goes with it. A namespace of
             // this name may come again.
             Reason::NamespaceTerminating => {
                 let namespace = ObjectId::new(Gvk::new("v1", "Namespace"), "", &id.namespace);
@@ -206,7 +210,8 @@ impl Controller {
                     job.conditions.push(condition);
                     job.plan.steps.clear();
                 }
-                // Whether it was done is unknown.
+                // Whether it was done is unknown, and the steps that follow were planned as if it were. What is left is
+                // decided anew from what the watches show.
                 return self.finish(key);
             }
         };
@@ -246,6 +251,8 @@ impl Controller {
         self.put_back(key, job.pending);
         let Some(state) = self.queue.get_mut(key) else { return };
         state.tries += 1;
+        // A few conflicts in a row happen where others write the same object, and trying at once costs less than waiting.
+        // More of them are a fight, or a cache that does not catch up.
         if state.tries > 5 {
             let time = self.now + backoff(self.env.settings.retry, state.tries - 5);
             self.queue.enqueue_at(key, time);

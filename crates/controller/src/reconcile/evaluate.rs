@@ -54,6 +54,8 @@ impl Controller {
     ) -> RuleOutcome {
         let about = event.trigger().unwrap_or(&Value::Null);
         let uid = metadata::uid(about).unwrap_or_default();
+        // The version of the trigger is part of the seed only where every event is served once. A rule that synchronizes
+        // must draw the same random name after each edit of its trigger, or each edit would replace the downstream.
         let version = if rule.lifecycle.synchronize {
             ""
         } else {
@@ -139,6 +141,10 @@ impl Controller {
 
     /// Which rules led to an object, as the claims on it and on its triggers say: those that are signed, and those of
     /// rules that want the object.
+    ///
+    /// Walked anew each time instead of being counted along: a count in memory begins at nothing after a restart, and one
+    /// on the objects could be set back by any user who may edit them. Unproven claims end the walk, or a user could write
+    /// a circle of claims that keeps a rule from running.
     fn lineage(&self, object: &Value) -> Result<Lineage, Box<Loop>> {
         let mut chain = Vec::new();
         let mut at = object;
@@ -234,6 +240,10 @@ impl Controller {
     }
 
     /// Whether what came of an evaluation depends on who sent the request.
+    ///
+    /// Found out by evaluating once more without the user. The compiled rule knows which expressions name the user, but not
+    /// whether the result is another. Taking every rule that names one for dependent would freeze its downstreams after each
+    /// edit by another user.
     pub(crate) fn depends_on_user(
         &self,
         rule: &Arc<Rule>,

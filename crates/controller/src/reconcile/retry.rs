@@ -62,6 +62,8 @@ impl Controller {
                 _ => self.tell(ControllerEvent::Failed { rule, trigger, condition }),
             }
         }
+        // Its events were not served. They are looked at again with the next try, and not from the cache alone: a cache
+        // holds what is there, not who did it.
         self.put_back(key, pending);
         if worst.reason == Waiting::Forbidden {
             self.follow_rights();
@@ -142,6 +144,9 @@ pub(crate) fn backoff(retry: RetrySettings, tries: u32) -> u64 {
     backoff.saturating_mul(1 << tries.min(20).saturating_sub(1)).min(longest_backoff)
 }
 
+/// Which of several conditions counts: it decides what users read, and when the key is tried again. So what passes by
+/// itself comes first: if one part only waits for an event and another for a server that is down, waiting for the event
+/// alone would leave the other part undone.
 fn severity(reason: Waiting) -> u8 {
     match reason {
         Waiting::Unavailable => 5,

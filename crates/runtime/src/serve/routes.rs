@@ -256,7 +256,11 @@ async fn answer(
                 let why = format!("cannot store the admission request as an UpdateRequest: {why}");
                 reviewed.response = kiln_admission::Response::failed(why);
             }
-            if reviewed.audits && reviewed.response.is_allowed() && !request.event.request.dry_run {
+            let is_real = !request.event.request.dry_run;
+            if reviewed.shadowed && is_real {
+                audits::compare_shadows(told, Arc::clone(&audited), path.clone(), request.clone());
+            }
+            if reviewed.audits && reviewed.response.is_allowed() && is_real {
                 audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);

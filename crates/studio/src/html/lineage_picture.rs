@@ -7,15 +7,16 @@ use crate::lineage::{Lineage, LineageLink, LinkState};
 use crate::object_name::ObjectName;
 
 /// Heights and widths in the units of the picture.
-const ROW: i64 = 44;
-const NODE_HEIGHT: i64 = 34;
-const NODE_WIDTH: i64 = 208;
-const GAP: i64 = 36;
+const ROW: i64 = 56;
+const NODE_HEIGHT: i64 = 46;
+/// All five columns fit beside the objects of a cluster on a page of 1,280 pixels.
+const NODE_WIDTH: i64 = 164;
+const GAP: i64 = 20;
 const TOP: i64 = 30;
 const SIDE: i64 = 8;
 /// How many characters fit into a node.
-const NAME_LENGTH: usize = 27;
-const DETAIL_LENGTH: usize = 31;
+const NAME_LENGTH: usize = 21;
+const DETAIL_LENGTH: usize = 27;
 /// The longest tooltip: names of objects have at most 253 characters, messages may have any number.
 const TITLE_LENGTH: usize = 300;
 
@@ -308,17 +309,17 @@ fn draw_node(html: &mut HtmlWriter, layout: &Layout, node: &Node) {
         .raw("</title><rect x=\"")
         .number(x)
         .raw("\" y=\"");
-    html.number(y).raw("\" width=\"208\" height=\"34\" rx=\"5\"/>");
-    html.raw("<text class=\"name\" x=\"").number(x + 9).raw("\" y=\"").number(y + 15).raw("\">");
-    html.text(&shortened(&node.name, NAME_LENGTH)).raw("</text>");
-    html.raw("<text class=\"detail\" x=\"").number(x + 9).raw("\" y=\"").number(y + 28).raw("\">");
-    let state = node.state.map(LinkState::as_str).unwrap_or_default();
-    // Bold letters of the state are wider than those of the detail, and between both is a gap.
-    let room = DETAIL_LENGTH.saturating_sub(state.len() * 5 / 4 + 2);
-    html.text(&shortened(&node.detail, room)).raw("</text>");
-    if !state.is_empty() {
-        html.raw("<text class=\"state\" text-anchor=\"end\" x=\"").number(x + NODE_WIDTH - 8);
-        html.raw("\" y=\"").number(y + 28).raw("\">").raw(state).raw("</text>");
+    html.number(y).raw("\" width=\"").number(NODE_WIDTH).raw("\" height=\"").number(NODE_HEIGHT);
+    html.raw("\" rx=\"5\"/>");
+    let mut line = |class: &'static str, down: i64, words: &str| {
+        html.raw("<text class=\"").raw(class).raw("\" x=\"").number(x + 9).raw("\" y=\"");
+        html.number(y + down).raw("\">").text(words).raw("</text>");
+    };
+    let first = if node.state.is_some() { 14 } else { 20 };
+    line("name", first, &shortened(&node.name, NAME_LENGTH));
+    line("detail", first + 13, &shortened(&node.detail, DETAIL_LENGTH));
+    if let Some(state) = node.state {
+        line("state", first + 26, state.as_str());
     }
     html.raw("</g>");
 }

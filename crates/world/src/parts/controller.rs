@@ -93,8 +93,9 @@ impl ControllerPart {
             let waited = std::time::Duration::from_millis(now - self.began);
             let (stored, globals) =
                 (around.knowledge.registry.get(), around.knowledge.globals.get());
-            self.informed =
-                matches!(self.keys, KeysState::Known) && is_informed(stored, globals, waited);
+            let registered = around.knowledge.webhooks_begun;
+            self.informed = matches!(self.keys, KeysState::Known)
+                && is_informed(stored, globals, registered, waited);
             if !self.informed {
                 return progress;
             }

@@ -54,6 +54,7 @@ impl WebhooksPart {
         }
         self.again = failed.then_some(now + AGAIN);
         if !failed {
+            around.knowledge.webhooks_begun = true;
             let stored = around.knowledge.registry.get();
             let registered = registered(stored, around.knowledge.kinds.get());
             if registered != *around.knowledge.registered.get() {

@@ -7,6 +7,7 @@ mod health;
 mod policies;
 mod scan;
 mod services;
+mod shadows;
 mod update_requests;
 mod webhooks;
 
@@ -32,7 +33,7 @@ use crate::ui::{Paint, Ui, counted, plain};
 ///
 /// Checks the CustomResourceDefinitions, the leader-election Lease and the health of the engine, how far the background
 /// scan has come, webhooks and their endpoints, certificates, the permissions that policies need, policies that are not ready or have no recorded
-/// author, rules that Kiln does not run, exceptions that do not apply, UpdateRequests that wait or failed, objects
+/// author, rules that Kiln does not run, shadows that differ from their policies, exceptions that do not apply, UpdateRequests that wait or failed, objects
 /// that another writer keeps changing, and other engines that act on the same policies. Changes nothing.
 ///
 /// Exits with code 0 if there are no problems, with 1 otherwise.
@@ -214,6 +215,7 @@ fn findings(
         let engines = health::check(&mut checks);
         scan::check(&mut checks, &engines);
         policies::check(&mut checks)?;
+        shadows::check(&mut checks, &engines)?;
         update_requests::check(&mut checks);
     }
     Ok(checks.findings)

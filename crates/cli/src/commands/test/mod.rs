@@ -184,7 +184,12 @@ impl Run<'_> {
                 Severity::Warning,
                 format!("there is no {} below {}", names[0], paths.join(", ")),
             );
-            ui.problem(&problem.hint("--file-name says how suites are called"));
+            ui.problem(&problem.hint(match args.file_name {
+                Some(_) => "--file-name says how suites are called",
+                None => {
+                    "`kiln new test DIR` writes one for the policies in DIR, from what they do now"
+                }
+            }));
         }
         let mut report = Report::default();
         let mut shown = show::Shown::new(ui, args, output.is_none());

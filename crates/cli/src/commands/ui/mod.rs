@@ -88,18 +88,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
 /// The files as the application has them; none when none are given.
 fn workspace(args: &Args, global: &Global) -> Result<Option<Value>, CommandFailure> {
     let mut files = Vec::new();
-    let mut add = |role: &str, paths: &[String]| -> Result<(), CommandFailure> {
+    let mut add = |role: &'static str, paths: &[String]| -> Result<(), CommandFailure> {
         for path in paths {
             for file in input::expand(path, Links::Follow)? {
                 let read = input::read(&file, global.max_input_size)?;
                 let text = String::from_utf8(read.bytes).map_err(|_| {
                     Diagnostic::error(format!("{file} is not text")).hint("give YAML or JSON files")
                 })?;
-                files.push(Value::from(Map::from_iter([
-                    ("path", file.as_str()),
-                    ("role", role),
-                    ("text", text.as_str()),
-                ])));
+                files.push((file, role, text));
             }
         }
         Ok(())
@@ -108,5 +104,39 @@ fn workspace(args: &Args, global: &Global) -> Result<Option<Value>, CommandFailu
     add("resources", &separated(&args.resource))?;
     add("cluster", &separated(&args.target_resource))?;
     add("values", args.values_file.as_slice())?;
-    Ok((!files.is_empty()).then(|| Value::from(Map::from_iter([("files", Value::from(files))]))))
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let shared = shared_directory(files.iter().map(|(path, ..)| path.as_str()));
+    let files = files.iter().map(|(path, role, text)| {
+        let path = &path[shared..];
+        Value::from(Map::from_iter([("path", path), ("role", *role), ("text", text.as_str())]))
+    });
+    Ok(Some(Value::from(Map::from_iter([("files", files.collect::<Value>())]))))
+}
+
+/// How much of their beginnings paths share, in whole directories: the application shows what tells files apart.
+fn shared_directory<'p>(mut paths: impl Iterator<Item = &'p str>) -> usize {
+    let directory = |path: &str| path.rfind('/').map_or(0, |at| at + 1);
+    let Some(first) = paths.next() else { return 0 };
+    paths.fold(directory(first), |shared, path| {
+        let same = first.bytes().zip(path.bytes()).take_while(|(a, b)| a == b).count();
+        directory(&first[..first.floor_char_boundary(same.min(shared))])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_directories_are_shared() {
+        let shared = |paths: &[&str]| shared_directory(paths.iter().copied());
+        assert_eq!(shared(&["/a/b/p.yaml", "/a/b/q.yaml"]), "/a/b/".len());
+        assert_eq!(shared(&["/a/b1/p.yaml", "/a/b2/p.yaml"]), "/a/".len());
+        assert_eq!(shared(&["/a/ö/p.yaml", "/a/ä/p.yaml"]), "/a/".len());
+        assert_eq!(shared(&["p.yaml", "/a/p.yaml"]), 0);
+        assert_eq!(shared(&["/a/p.yaml"]), "/a/".len());
+        assert_eq!(shared(&[]), 0);
+    }
 }

@@ -122,7 +122,41 @@ fn a_certificate_holds_until_a_policy_changes() {
     folder.write("p.yaml", PRIVILEGED.replace("\"false\"", "\"true\""));
     let run = folder.kiln(&["convert", "--verify", "c.json", "p.yaml"]);
     assert_eq!(run.code, 1, "{}", run.stderr);
-    assert!(run.stderr.contains("is not what was certified"), "{}", run.stderr);
+    assert!(run.stderr.contains("is not what was certified: old, new"), "{}", run.stderr);
+    folder.write("p.yaml", PRIVILEGED);
+    // What another version finds out as well holds.
+    let version = env!("CARGO_PKG_VERSION");
+    let before =
+        certificate.replace(&format!("\"engine\": \"{version}\""), "\"engine\": \"0.1.0\"");
+    assert_ne!(before, certificate);
+    folder.write("before.json", &before);
+    let run = folder.kiln(&["convert", "--verify", "before.json", "p.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("the engine was \"0.1.0\""), "{}", run.stderr);
+    // A better verdict, other figures, another seed, a missing policy, a field more.
+    for (from, to, said) in [
+        ("\"verdict\": \"equal except\"", "\"verdict\": \"equal\"", "certified: rules"),
+        ("\"mutantsNoticed\": ", "\"mutantsNoticed\": 1", "certified: rules"),
+        (
+            "\"policy\": \"no-privileged\"",
+            "\"policy\": \"another\"",
+            "is in the certificate and not among the files",
+        ),
+        (
+            "\"certificate\": \"kiln convert\"",
+            "\"certificate\": \"mine\"",
+            "the certificate was changed",
+        ),
+        ("\"seed\": 1,", "\"seed\": 1, \"signed\": true,", "the certificate was changed: signed"),
+    ] {
+        assert!(certificate.contains(from), "{from}: {certificate}");
+        folder.write("tampered.json", certificate.replacen(from, to, 1));
+        let run = folder.kiln(&["convert", "--verify", "tampered.json", "p.yaml"]);
+        assert_eq!(run.code, 1, "{from}: {}", run.stderr);
+        assert!(run.stderr.contains(said), "{from}: {}", run.stderr);
+    }
+    folder.write("broken.json", "{\"seed\": 1");
+    assert_eq!(folder.kiln(&["convert", "--verify", "broken.json", "p.yaml"]).code, 2);
 }
 
 #[test]
@@ -159,4 +193,102 @@ spec:
     assert!(run.stdout.contains("kind: NamespacedMutatingPolicy"), "{}{}", run.stdout, run.stderr);
     assert!(run.stdout.contains("matches('^web')"), "{}", run.stdout);
     assert!(run.stdout.contains("path: '/metadata/annotations/owner'"), "{}", run.stdout);
+}
+
+const MODRULE: &str = "apiVersion: api.kubemod.io/v1beta1
+kind: ModRule
+metadata: {name: owner, namespace: kubemod-system}
+spec:
+  type: Patch
+  match:
+  - {select: '$.kind', matchValue: Deployment}
+  - {select: '$.apiVersion', matchValue: apps/v1}
+  patch:
+  - {op: add, path: /metadata/labels/owner, value: team-a}
+";
+
+/// A policy in CEL about Pods.
+fn in_cel(kind: &str, rest: &str) -> String {
+    format!(
+        "apiVersion: policies.kyverno.io/v1\nkind: {kind}\nmetadata: {{name: p}}\nspec:\n  matchConstraints:\n    resourceRules:\n    \
+         - {{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}}\n{rest}"
+    )
+}
+
+#[test]
+fn what_has_a_native_form_gets_one_with_a_binding_and_the_rest_is_named() {
+    let labels = "  mutations:\n  - patchType: ApplyConfiguration\n    applyConfiguration: {expression: 'Object{metadata: Object.metadata{labels: {\"a\": \"b\"}}}'}\n";
+    let reads =
+        "  validations: [{expression: 'resource.List(\"v1\", \"pods\", \"\").items.size() < 9'}]\n";
+    let makes = "  generate: [{expression: 'generator.Apply(object.metadata.namespace, [])'}]\n";
+    let cases = [
+        (MODRULE.to_owned(), "native", Ok("kind: MutatingAdmissionPolicyBinding")),
+        (
+            MODRULE.replace("kubemod-system", "shop"),
+            "native",
+            Err("Kubernetes has no policies of namespaces"),
+        ),
+        (in_cel("MutatingPolicy", labels), "native", Ok("kind: MutatingAdmissionPolicyBinding")),
+        (
+            in_cel(
+                "MutatingPolicy",
+                &format!("  evaluation: {{mutateExisting: {{enabled: true}}}}\n{labels}"),
+            ),
+            "native",
+            Err("Kubernetes does not change stored objects by policies"),
+        ),
+        (
+            in_cel("ValidatingPolicy", reads),
+            "native",
+            Err("Kubernetes does not know what its expressions use"),
+        ),
+        (
+            in_cel("GeneratingPolicy", makes),
+            "native",
+            Err("Kubernetes has no such policies of its own"),
+        ),
+        (
+            in_cel("MutatingPolicy", labels),
+            "kyverno",
+            Err("only ValidatingPolicies have a form in ClusterPolicies"),
+        ),
+        (in_cel("ValidatingPolicy", reads), "kyverno", Err("validate.cel has no such library")),
+    ];
+    for (document, to, wanted) in cases {
+        let folder = Folder::with(&[("p.yaml", document.as_str())]);
+        let run = folder.kiln(&["convert", "--inputs", "40", "--to", to, "p.yaml"]);
+        match wanted {
+            Ok(part) => {
+                assert!(run.stdout.contains(part), "{document}{}{}", run.stdout, run.stderr);
+                assert!(run.stdout.contains("policyName: "), "{}", run.stdout);
+                assert_eq!(run.code, 0, "{}", run.stderr);
+            }
+            Err(part) => {
+                assert!(run.stderr.contains("not convertible"), "{document}{}", run.stderr);
+                assert!(run.stderr.contains(part), "{document}{}", run.stderr);
+                assert_eq!((run.code, run.stdout.as_str()), (1, ""), "{}", run.stderr);
+            }
+        }
+    }
+}
+
+#[test]
+fn shadows_name_the_policy_and_the_rules_that_they_came_of() {
+    let folder = Folder::with(&[("p.yaml", PRIVILEGED)]);
+    let run = folder.kiln(&["convert", "--no-check", "--shadow", "p.yaml"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(
+        run.stdout.contains("kiln.dev/shadow-of: ClusterPolicy/no-privileged"),
+        "{}",
+        run.stdout
+    );
+    assert!(!run.stdout.contains("shadow-of-rules"), "{}", run.stdout);
+    let two = format!(
+        "{PRIVILEGED}  - name: named\n    match: {{any: [{{resources: {{kinds: [Service]}}}}]}}\n    validate: {{message: m, pattern: {{metadata: {{name: 'a*'}}}}}}\n"
+    );
+    folder.write("p.yaml", two);
+    let run = folder.kiln(&["convert", "--no-check", "--shadow", "p.yaml"]);
+    assert!(run.stdout.contains("kiln.dev/shadow-of-rules: privileged"), "{}", run.stdout);
+    assert!(run.stdout.contains("kiln.dev/shadow-of-rules: named"), "{}", run.stdout);
+    assert_eq!(folder.kiln(&["convert", "--shadow", "--to", "native", "p.yaml"]).code, 2);
 }
