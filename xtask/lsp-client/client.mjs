@@ -100,6 +100,11 @@ const definition = await connection.sendRequest(protocol.DefinitionRequest.type,
   position: position(cel, 'variables.most', 11),
 })
 console.log(`definition: line ${definition.range.start.line + 1}`)
+const value = await connection.sendRequest(protocol.HoverRequest.type, {
+  textDocument: { uri: expression.uri },
+  position: position(cel, 'variables.most', 11),
+})
+console.log(`hover: ${value.contents.value.split('\n').filter((line) => line !== '').join(' ')}`)
 
 const formatted = await connection.sendRequest(protocol.DocumentFormattingRequest.type, {
   textDocument: { uri: (await open('format.yaml', 'a:\n    b:  1 # why\n')).uri },
