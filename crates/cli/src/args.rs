@@ -358,11 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn each_command_has_a_definition_of_its_own() {
+    fn a_definition_alone_is_that_of_the_command() {
+        let mut alone_too = 0;
         for command in definition().get_subcommands() {
             let name = command.get_name();
-            let alone =
-                definition_alone(&["kiln".into(), name.into()]).unwrap_or_else(|| panic!("{name}"));
+            // One that is not listed has all definitions made, and starts later.
+            let Some(alone) = definition_alone(&["kiln".into(), name.into()]) else { continue };
+            alone_too += 1;
             let alone = alone.find_subcommand(name).unwrap();
             let shape = |command: &clap::Command| {
                 format!("{:?}", command.get_arguments().collect::<Vec<_>>())
@@ -373,6 +375,7 @@ mod tests {
             };
             assert_eq!(inner(alone), inner(command), "{name}");
         }
+        assert!(alone_too > 30, "{alone_too}");
     }
 
     #[test]

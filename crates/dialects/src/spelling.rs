@@ -4,6 +4,7 @@
 //! that is a slip away from a known kind is worth a warning. Where everything that there is was given, so is one that
 //! is like none.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kiln_diagnostic::{Diagnostic, SourceLocation, did_you_mean};
@@ -73,11 +74,14 @@ pub fn unknown_kinds(
 const KINDS: &[&str] = &["kinds", "kind"];
 
 /// Where a part of a rule has a word in one of these fields; the part itself if it has none.
-fn place_of_word(rule: &Rule, part: &Path, fields: &[&str], word: &str) -> SourceLocation {
+fn path_in_rule(rule: &Rule, part: &Path, fields: &[&str], word: &str) -> Path {
     let written = rule.origin.document().value().get_path(part);
     let inner = written.and_then(|value| path_of_word(value, false, fields, word));
-    let whole = part.segments().iter().chain(inner.iter().flat_map(Path::segments));
-    rule.origin.place_of(&whole.cloned().collect())
+    part.segments().iter().chain(inner.iter().flat_map(Path::segments)).cloned().collect()
+}
+
+fn place_of_word(rule: &Rule, part: &Path, fields: &[&str], word: &str) -> SourceLocation {
+    rule.origin.place_of(&path_in_rule(rule, part, fields, word))
 }
 
 fn path_of_word(value: &Value, in_field: bool, fields: &[&str], word: &str) -> Option<Path> {
@@ -104,6 +108,8 @@ fn nearest<'k>(kind: &str, kinds: &'k Kinds) -> Option<&'k str> {
 /// Warnings about kinds that rules of a policy name.
 pub(crate) fn misspelt_kinds(policy: &Policy, kinds: &Kinds) -> Vec<Diagnostic> {
     let mut warnings = Vec::new();
+    // A rule for Pods is one for their controllers, too, which names the same kinds.
+    let mut told = BTreeSet::new();
     for rule in &policy.rules {
         let matched = rule.trigger.include.filters().iter().flat_map(|filter| &filter.kinds);
         let mut named: Vec<(String, String)> = matched
@@ -118,13 +124,16 @@ pub(crate) fn misspelt_kinds(policy: &Policy, kinds: &Kinds) -> Vec<Diagnostic> 
         named.sort();
         named.dedup_by(|one, other| one.0 == other.0);
         for (kind, written) in named.iter().filter(|(kind, _)| kinds.by_kind(kind).is_empty()) {
-            if let Some(meant) = nearest(kind, kinds) {
+            let path = path_in_rule(rule, rule.origin.path(), KINDS, written);
+            if let Some(meant) = nearest(kind, kinds)
+                && told.insert((path.clone(), kind.clone()))
+            {
                 warnings.push(
                     Diagnostic::warning(format!(
                         "rule {}: no kind {kind:?} is known",
                         rule.id.rule
                     ))
-                    .at(place_of_word(rule, rule.origin.path(), KINDS, written))
+                    .at(rule.origin.place_of(&path))
                     .hint(format!("did you mean {meant:?}? if not, give its definition along")),
                 );
             }

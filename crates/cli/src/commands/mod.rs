@@ -120,6 +120,7 @@ pub(crate) fn definition_of(name: &str) -> Option<clap::Command> {
         "run" => of::<run::Args>("run"),
         "uninstall" => of::<uninstall::Args>("uninstall"),
         "up" => of::<up::Args>("up"),
+        "ui" => of::<ui::Args>("ui"),
         "openapi" => of::<openapi::Args>("openapi"),
         "version" => of::<version::Args>("version"),
         "completion" => of::<completion::Args>("completion"),

@@ -474,7 +474,7 @@ fn the_action_installs_what_has_its_checksum() {
     let system = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-amd64" };
     let (archive, inside) = (format!("kiln-0.2.0-{system}.tar.gz"), format!("kiln-0.2.0-{system}"));
     let folder = Folder::with(&[]);
-    folder.write(&format!("{inside}/kiln"), "#!/bin/sh\necho kiln from a release\n".to_owned());
+    folder.write(&format!("{inside}/kiln"), "#!/bin/sh\necho kiln from a release\n");
     let shell = |script: &str| {
         let ran = Command::new("bash").args(["-ec", script]).current_dir(folder.path()).output();
         assert!(ran.unwrap().status.success(), "{script}");

@@ -118,9 +118,9 @@ fn what_a_built_in_kind_does_not_have_is_told() {
         ),
         (
             rule(
-                "    match: {any: [{resources: {kinds: [ConfigMap]}}, {resources: {kinds: [apps/v1/Deploymnet]}}]}\n    validate: {message: m, pattern: {kind: '?*'}}\n",
+                "    match: {any: [{resources: {kinds: [Pod]}}, {resources: {kinds: [apps/v1/Deploymnet]}}]}\n    validate: {message: m, pattern: {kind: '?*'}}\n",
             ),
-            "7:75: rule r: no kind \"Deploymnet\" is known (did you mean \"Deployment\"? if not, give its definition along)",
+            "7:69: rule r: no kind \"Deploymnet\" is known (did you mean \"Deployment\"? if not, give its definition along)",
         ),
         (
             made("apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: {ZOO: a}"),

@@ -311,7 +311,7 @@ fn draw_node(html: &mut HtmlWriter, layout: &Layout, node: &Node) {
         .raw("\" y=\"");
     html.number(y).raw("\" width=\"").number(NODE_WIDTH).raw("\" height=\"").number(NODE_HEIGHT);
     html.raw("\" rx=\"5\"/>");
-    let mut line = |class: &str, down: i64, words: &str| {
+    let mut line = |class: &'static str, down: i64, words: &str| {
         html.raw("<text class=\"").raw(class).raw("\" x=\"").number(x + 9).raw("\" y=\"");
         html.number(y + down).raw("\">").text(words).raw("</text>");
     };

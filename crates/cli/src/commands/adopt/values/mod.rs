@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn controllers_that_are_switched_off_are_not_switched_on_in_silence() {
         let off = value!({"enabled": false, "replicas": 2});
-        let kyverno = value!({"cleanupController": off.clone(), "reportsController": off});
+        let kyverno = value!({"cleanupController": off, "reportsController": off});
         let Converted { ours, lost } = converted(&kyverno);
         assert_eq!(ours, value!({"features": {"policyReports": {"enabled": false}}}));
         assert_eq!(lost.len(), 1, "{lost:?}");
@@ -269,7 +269,7 @@ mod tests {
         assert!(lost[0].why.contains("all the same"), "{lost:?}");
 
         let on = value!({"enabled": true, "resources": {}});
-        let kyverno = value!({"cleanupController": on.clone(), "reportsController": on});
+        let kyverno = value!({"cleanupController": on, "reportsController": on});
         let Converted { ours, lost } = converted(&kyverno);
         assert!(ours.as_map().unwrap().is_empty() && lost.is_empty(), "{ours:?} {lost:?}");
     }
