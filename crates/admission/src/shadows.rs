@@ -32,7 +32,7 @@ impl Shadows {
 
     /// The shadows of a policy.
     pub(crate) fn of<'s>(&'s self, policy: &'s Policy) -> impl Iterator<Item = &'s Arc<Policy>> {
-        self.0.iter().filter(|(of, _)| is_meant(of, policy)).map(|(_, shadow)| shadow)
+        self.0.iter().filter(move |(of, _)| is_meant(of, policy)).map(|(_, shadow)| shadow)
     }
 
     /// What is to be compared when a request reaches some policies, of each with the rules of one webhook.
@@ -59,8 +59,14 @@ impl Shadows {
                     };
                     let (old, new) = (set(old), set(new));
                     let judges = judges(&old) || judges(&new);
-                    let (policy, shadow) = (policy.id.clone(), shadow.id.clone());
-                    pairs.push(ShadowPair { policy, shadow, old, new, judges });
+                    pairs.push(ShadowPair {
+                        policy: policy.id.clone(),
+                        shadow: shadow.id.clone(),
+                        names: [named(policy), named(shadow)],
+                        old,
+                        new,
+                        judges,
+                    });
                 }
             }
         }
@@ -70,7 +76,12 @@ impl Shadows {
 
 /// Whether an annotation means a policy.
 fn is_meant(of: &ShadowOf, policy: &Policy) -> bool {
-    *of.policy == format!("{}/{}", policy.kind, policy.id.key())
+    *of.policy == named(policy)
+}
+
+/// A policy as annotations and metrics name it: `Kind/name`, or `Kind/namespace/name`.
+fn named(policy: &Policy) -> String {
+    format!("{}/{}", policy.kind, policy.id.key())
 }
 
 /// Rules of a policy, and the shadow that is compared with them.
@@ -78,6 +89,7 @@ fn is_meant(of: &ShadowOf, policy: &Policy) -> bool {
 pub(crate) struct ShadowPair {
     policy: PolicyId,
     shadow: PolicyId,
+    names: [String; 2],
     old: RuleSet,
     new: RuleSet,
     judges: bool,
@@ -90,6 +102,8 @@ pub struct ShadowResult {
     pub policy: PolicyId,
     /// Its shadow.
     pub shadow: PolicyId,
+    /// Both as `Kind/name` or `Kind/namespace/name`.
+    pub names: [String; 2],
     /// In which way they differ; none if they do not.
     pub difference: Option<DifferenceKind>,
     /// How the object fares with the policy in force.
@@ -122,6 +136,7 @@ impl ShadowPair {
         Some(ShadowResult {
             policy: self.policy.clone(),
             shadow: self.shadow.clone(),
+            names: self.names.clone(),
             difference,
             old: old.word,
             new: new.word,

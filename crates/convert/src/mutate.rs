@@ -62,7 +62,7 @@ fn existing_target<'m>(mutate: &'m Value, path: &Path) -> Result<Option<&'m Valu
     if more.is_some() {
         return Err(Obstacle::new("several targets", "write one rule for each").at(&path));
     }
-    for field in ["context", "preconditions", "selector"] {
+    for field in ["context", "selector"] {
         if first.is_some_and(|target| target.get(field).is_some()) {
             return Err(Obstacle::new(format!("targets[].{field}"), "write targetMatchConditions")
                 .at(&path));
@@ -145,12 +145,16 @@ pub(crate) fn convert(
         guards.push(conditions(preconditions, &scope, &path.join("preconditions"))?);
     }
     let mut place = Place::of(Cel::name("object"), about.shape());
-    let mut found_by = None;
+    let (mut found_by, mut target_conditions) = (None, Vec::new());
     if let Some(target) = target {
         let text = |field: &str| target.str_at([field]).unwrap_or_default();
         place =
             Place::of(Cel::name("object"), Shape::of_kinds([(text("apiVersion"), text("kind"))]));
         scope.set("target", Term::Place(place.clone()));
+        if let Some(found) = target.get("preconditions") {
+            let path = at.join("targets").join(0usize).join("preconditions");
+            target_conditions.push(conditions(found, &scope, &path)?);
+        }
         found_by = Some(target_expression(target, kinds, &scope, &at.join("targets"))?);
     }
     let mut changes = Changes {
@@ -159,7 +163,7 @@ pub(crate) fn convert(
         scope,
         mutations: Vec::new(),
         guards,
-        conditions: Vec::new(),
+        conditions: target_conditions,
         replaces: false,
         reorders: false,
         target: found_by,

@@ -165,6 +165,12 @@ impl Changes<'_> {
                 })
             });
             if let Some(optional) = self.optional_text(value, &inner)? {
+                let optional = match anchor.is_some() && !place.is_present() {
+                    true => {
+                        Cel::choose(place.has(), Cel::function("optional.none", vec![]), optional)
+                    }
+                    false => optional,
+                };
                 match is_free {
                     true => entries.push((key_of(name, &inner, true)?, optional)),
                     false => fields.push((format!("?{name}"), optional)),

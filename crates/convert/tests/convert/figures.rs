@@ -61,12 +61,15 @@ fn of_rules(root: &Path, kinds: &Kinds) -> String {
         }
     }
     let count = |verdict: Verdict| by_verdict.get(&verdict).copied().unwrap_or_default();
-    let share = |part: usize, of: usize| 100.0 * part as f64 / of.max(1) as f64;
+    let share = |part: usize, of: usize| {
+        let of_thousand = part * 1000 / of.max(1);
+        format!("{}.{} %", of_thousand / 10, of_thousand % 10)
+    };
     let converted = count(Verdict::Equal) + count(Verdict::EqualExcept);
     format!(
-        "{report}{rules} rules: {} equal, {} equal except, {} not convertible ({:.1} % converted); {surprising} with a request \
-         that is not named\n{inputs} requests; {both_ways} of {} branches seen both ways ({:.1} %)\n{noticed} of {made} seeded \
-         faults noticed ({:.1} %)",
+        "{report}{rules} rules: {} equal, {} equal except, {} not convertible ({} converted); {surprising} with a request \
+         that is not named\n{inputs} requests; {both_ways} of {} branches seen both ways ({})\n{noticed} of {made} seeded \
+         faults noticed ({})",
         count(Verdict::Equal),
         count(Verdict::EqualExcept),
         count(Verdict::NotConvertible),

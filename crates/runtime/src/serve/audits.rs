@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_admission::{DifferenceKind, ReviewRequest, ValidationResult};
-use kiln_dialects::PolicyKind;
 use kiln_engine::{EvalEnv, Globals, WithGlobals};
 use kiln_object::Kinds;
-use kiln_rules::PolicyId;
 
 use super::AdmissionState;
 use super::review_pool::{ReviewPermit, YieldingServices};
@@ -136,17 +134,10 @@ pub(crate) fn compare_shadows(
         });
         let (request, results) = compared.await.unzip();
         for result in results.into_iter().flatten() {
-            let named = |policy: &PolicyId| {
-                let kind = PolicyKind::of(policy.dialect, policy.namespace.is_some());
-                format!(
-                    "{}/{}",
-                    kind.map_or_else(|| policy.dialect.as_str(), |kind| kind.kind),
-                    policy.key()
-                )
-            };
-            let (policy, shadow) = (named(&result.policy), named(&result.shadow));
+            let [policy, shadow] = &result.names;
             let word = result.difference.map_or("same", DifferenceKind::as_str);
-            let labels = [("policy", policy.as_str()), ("shadow", &shadow), ("result", word)];
+            let labels =
+                [("policy", policy.as_str()), ("shadow", shadow.as_str()), ("result", word)];
             shared.metrics.count("kiln_shadow_requests_total", &labels);
             if let Some(request) = request.as_ref().filter(|_| result.difference.is_some()) {
                 let object = CheckedObject::of(request, &shared.kinds.borrow());

@@ -15,7 +15,7 @@ const ABOUT: &str = "shadows";
 const FAMILY: &str = "kiln_shadow_requests_total{";
 
 /// How often a shadow and its policy came to each result.
-type Counts = BTreeMap<String, u64>;
+type ShadowCounts = BTreeMap<String, u64>;
 
 /// Says of each shadow that is stored how it differs, as the engines that answer count it.
 pub(super) fn check(
@@ -42,7 +42,7 @@ pub(super) fn check(
     if shadows.is_empty() {
         return Ok(());
     }
-    let mut counts: BTreeMap<(String, String), Counts> = BTreeMap::new();
+    let mut counts: BTreeMap<(String, String), ShadowCounts> = BTreeMap::new();
     for metrics in engines.iter().filter_map(|engine| engine.ask(checks, "metrics").ok()) {
         add(&metrics, &mut counts);
     }
@@ -69,7 +69,7 @@ pub(super) fn check(
     Ok(())
 }
 
-fn words(shadow: &str, of: &str, counts: &Counts) -> (String, bool) {
+fn words(shadow: &str, of: &str, counts: &ShadowCounts) -> (String, bool) {
     let all: u64 = counts.values().sum();
     let requests = counted(usize::try_from(all).unwrap_or(usize::MAX), "request", "requests");
     // What only reports say otherwise is no reason to wait.
@@ -88,7 +88,7 @@ fn words(shadow: &str, of: &str, counts: &Counts) -> (String, bool) {
 }
 
 /// Adds what an engine counts.
-fn add(metrics: &str, counts: &mut BTreeMap<(String, String), Counts>) {
+fn add(metrics: &str, counts: &mut BTreeMap<(String, String), ShadowCounts>) {
     for line in metrics.lines().filter_map(|line| line.strip_prefix(FAMILY)) {
         let Some((labels, value)) = line.split_once("} ") else { continue };
         let label = |name: &str| {
@@ -127,9 +127,9 @@ mod tests {
                 true
             )
         );
-        let none = Counts::new();
+        let none = ShadowCounts::new();
         assert!(!words("a", "b", &none).1);
-        let same = Counts::from([("same".to_owned(), 1)]);
+        let same = ShadowCounts::from([("same".to_owned(), 1)]);
         assert_eq!(words("a", "b", &same), ("a agrees with b on 1 request".to_owned(), false));
     }
 }
