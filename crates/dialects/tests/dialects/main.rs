@@ -31,5 +31,6 @@ mod suspicious;
 mod threats;
 mod validate_hostile;
 mod validate_recorded;
+mod validate_requests;
 mod validating;
 mod values;
