@@ -10,12 +10,15 @@ use kiln_engine::{
 };
 use kiln_object::{EngineNames, Gvk, Selector};
 use kiln_rules::Exception;
-use kiln_text::quantity::Quantity;
 use kiln_text::wildcard;
-use kiln_value::{Map, Str, Value, json, value};
+use kiln_value::{Map, Str, Value, value};
 
 use crate::authors::Authors;
 use crate::reporting::Reporting;
+use crate::setting_values::{
+    SettingError, read_conditions, read_document, read_filters, read_flag, read_size, read_texts,
+    words,
+};
 
 /// What users decide about admission.
 #[derive(Clone, Debug)]
@@ -83,7 +86,7 @@ const REVIEW_BYTES: usize = 12 << 20;
 const STEPS: u64 = 2_000_000;
 
 /// Reads the text of a key into the settings.
-type Set = fn(&mut Settings, &str) -> Result<(), String>;
+type Set = fn(&mut Settings, &str) -> Result<(), SettingError>;
 
 /// The keys of the ConfigMap. The reference has a row for each.
 const KEYS: &[(&str, Set)] = &[
@@ -133,7 +136,7 @@ const KEYS: &[(&str, Set)] = &[
         Ok(())
     }),
     ("kiln.authorRights", |to, text| {
-        to.authors = Authors::read(text)?;
+        to.authors = Authors::read(text).map_err(SettingError::ReadAuthors)?;
         Ok(())
     }),
     ("kiln.maxReviewSize", |to, text| {
@@ -143,7 +146,7 @@ const KEYS: &[(&str, Set)] = &[
     }),
     ("kiln.maxSteps", |to, text| {
         let steps = text.trim().parse();
-        to.limits.steps = steps.map_err(|_| format!("{text:?} is not a number"))?;
+        to.limits.steps = steps.map_err(|_| SettingError::ReadNumber(text.to_owned()))?;
         Ok(())
     }),
     ("kiln.protectedNamespaces", |to, text| {
@@ -155,7 +158,7 @@ const KEYS: &[(&str, Set)] = &[
         Ok(())
     }),
     ("kiln.services", |to, text| {
-        to.services = HostAllowlist::read(text)?;
+        to.services = HostAllowlist::read(text).map_err(SettingError::ReadServices)?;
         Ok(())
     }),
     ("kiln.policyReports", |to, text| {
@@ -263,7 +266,7 @@ impl Settings {
     }
 
     /// Sets one key. Keys that mean nothing here are skipped.
-    fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+    fn set(&mut self, key: &str, text: &str) -> Result<(), SettingError> {
         match KEYS.iter().find(|(known, _)| *known == key) {
             Some((_, set)) => set(self, text),
             None => Ok(()),
@@ -303,12 +306,14 @@ impl Settings {
         }
     }
 
-    fn set_webhooks(&mut self, text: &str) -> Result<(), String> {
+    fn set_webhooks(&mut self, text: &str) -> Result<(), SettingError> {
         let read = read_document(text)?;
         // Kyverno: older releases wrote a list with one entry.
         let one = read.index(0).cloned().unwrap_or(read);
         if !matches!(one, Value::Map(_)) {
-            return Err("it is not a map with namespaceSelector and objectSelector".into());
+            return Err(SettingError::WrongShape(
+                "a map with namespaceSelector and objectSelector",
+            ));
         }
         for (key, place) in [
             ("namespaceSelector", &mut self.namespace_selector),
@@ -317,7 +322,8 @@ impl Settings {
             let Some(selector) = one.get(key).filter(|selector| !selector.is_null()) else {
                 continue;
             };
-            Selector::from_value(selector).map_err(|error| format!("{key}: {error}"))?;
+            Selector::from_value(selector)
+                .map_err(|source| SettingError::ReadSelector { key, source })?;
             *place = selector.clone();
         }
         Ok(())
@@ -382,84 +388,6 @@ fn usual_namespaces(namespace: &str) -> Value {
     }
     selector.insert("matchExpressions", Value::from_iter(expressions));
     Value::Map(selector)
-}
-
-/// Reads `[Kind,namespace,name]` one behind the other, perhaps on several lines.
-fn read_filters(text: &str) -> Result<Vec<ResourceFilter>, String> {
-    let mut filters = Vec::new();
-    for part in text.split(']') {
-        let part = part.trim();
-        if part.is_empty() {
-            continue;
-        }
-        let wrong = || format!("{part:?} is not written [Kind,namespace,name]");
-        let inside = part.trim_start_matches(',').trim().strip_prefix('[').ok_or_else(wrong)?;
-        let mut parts = inside.split(',').map(str::trim);
-        let kind = parts.next().filter(|kind| !kind.is_empty()).ok_or_else(wrong)?;
-        // Kyverno: what is left out is empty, which only cluster-scoped objects meet.
-        let namespace = parts.next().unwrap_or_default();
-        let name = parts.next().unwrap_or_default();
-        if parts.next().is_some() {
-            return Err(wrong());
-        }
-        filters.push(ResourceFilter::new(kind, namespace, name).ok_or_else(wrong)?);
-    }
-    Ok(filters)
-}
-
-fn words(text: &str) -> impl Iterator<Item = Str> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(Str::from)
-}
-
-fn read_flag(text: &str) -> Result<bool, String> {
-    match text.trim() {
-        "true" => Ok(true),
-        "false" | "" => Ok(false),
-        other => Err(format!("{other:?} is neither true nor false")),
-    }
-}
-
-fn read_size(text: &str) -> Result<u64, String> {
-    let read = Quantity::parse(text.trim()).map_err(|error| error.to_string())?;
-    let bytes = read.value().and_then(|bytes| u64::try_from(bytes).ok());
-    bytes.ok_or_else(|| format!("{text:?} is not a size"))
-}
-
-fn read_document(text: &str) -> Result<Value, String> {
-    if let Ok(read) = json::parse(text) {
-        return Ok(read);
-    }
-    let options = kiln_yaml::ReadOptions::kubernetes();
-    let mut documents = kiln_yaml::read_bytes("value", text.as_bytes(), options)
-        .map_err(|error| format!("it is neither JSON nor YAML: {}", error.message))?;
-    match documents.len() {
-        1 => Ok(documents.remove(0).into_value()),
-        several => Err(format!("it holds {several} documents instead of one")),
-    }
-}
-
-fn read_texts(text: &str) -> Result<Map, String> {
-    match read_document(text)? {
-        Value::Map(map) if map.values().all(|value| value.as_str().is_some()) => Ok(map),
-        Value::Null => Ok(Map::new()),
-        _ => Err("it is not a map of strings".into()),
-    }
-}
-
-fn read_conditions(text: &str) -> Result<Vec<Value>, String> {
-    let list = match read_document(text)? {
-        Value::List(list) => list.into_vec(),
-        Value::Null => Vec::new(),
-        _ => return Err("it is not a list of conditions".into()),
-    };
-    for (at, condition) in list.iter().enumerate() {
-        for key in ["name", "expression"] {
-            if condition.str_at([key]).is_none_or(str::is_empty) {
-                return Err(format!("condition {at} has no {key}"));
-            }
-        }
-    }
-    Ok(list)
 }
 
 #[cfg(test)]

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
 use kiln_controller::{CallRequest, Controller, ControllerEvent, Lookup, LookupQuestion, Settings};
-use kiln_engine::{ExternalData as _, ExternalDataError, Globals, ObservedRequest};
+use kiln_engine::{ExternalData as _, ExternalDataError, ObservedRequest};
 use kiln_object::Gvk;
+pub(crate) use kiln_replica::controller_settings::configure;
+use kiln_replica::controller_settings::is_informed;
 use kiln_services::Services;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -20,7 +22,6 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::claim_keys;
 use crate::election::Fence;
 use crate::events::Happened;
-use crate::globals;
 use crate::kyverno_metrics::CountedEvaluation;
 use crate::lease::TermEnd;
 use crate::options::Only;
@@ -494,63 +495,8 @@ pub(crate) const PART: &str = "controller";
 /// The shortest time between two reports of the state.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// How long entries of the global context are waited for that say nothing, and webhooks that cannot be registered.
-const SILENCE: Duration = Duration::from_secs(10);
-
-/// Whether enough is known to decide something: exceptions and settings without fail, because what was done against
-/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway; and
-/// the webhooks of this process, because without them a trial write lacks what mutating rules add, and an object that has
-/// it already would be written again without.
-fn is_informed(stored: &Registry, globals: &Globals, registered: bool, waited: Duration) -> bool {
-    let known = registered && globals::are_read(stored, globals);
-    stored.complete && (known || waited > SILENCE)
-}
-
-/// How long a change waits for what requests say of it, where some people are kept out.
-const PATIENCE: u64 = 300;
-
-/// What users decide that concerns the controller.
-pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
-    settings.rules.filters = config.filters.clone();
-    settings.rules.limits = config.limits;
-    settings.rules.authors = config.authors;
-    settings.rules.protected_namespaces.clone_from(&config.protected_namespaces);
-    settings.requests.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
-}
-
 /// The time, in milliseconds.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kiln_engine::CachedGlobal;
-    use kiln_value::value;
-
-    #[test]
-    fn nothing_is_decided_before_exceptions_settings_globals_and_webhooks_are_known() {
-        let (now, later) = (Duration::ZERO, SILENCE * 2);
-        let mut stored = Registry::default();
-        let mut held = Globals::default();
-        assert!(!is_informed(&stored, &held, true, later), "exceptions are unknown");
-        stored.complete = true;
-        assert!(is_informed(&stored, &held, true, now));
-        assert!(!is_informed(&stored, &held, false, now), "API servers do not know where to ask");
-        assert!(is_informed(&stored, &held, false, later), "webhooks may be out of its reach");
-        stored.globals = vec![value!({"metadata": {"name": "regions"}})];
-        assert!(!is_informed(&stored, &held, true, now), "the entry was not read");
-        held.insert("regions".into(), Err("not loaded yet".to_owned()));
-        assert!(!is_informed(&stored, &held, true, now));
-        assert!(
-            is_informed(&stored, &held, true, later),
-            "one that says nothing does not block for ever"
-        );
-        held.insert("regions".into(), Err("forbidden".to_owned()));
-        assert!(is_informed(&stored, &held, true, now), "it is known why it cannot be had");
-        held.insert("regions".into(), Ok(CachedGlobal::default()));
-        assert!(is_informed(&stored, &held, true, now));
-    }
 }

@@ -47,9 +47,6 @@
 //! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
 //! controller's.
 
-mod author_access;
-mod autogen_status;
-pub mod calls;
 mod claim_keys;
 mod cleanup;
 pub mod client;
@@ -64,7 +61,6 @@ mod lease;
 pub mod metrics;
 mod native_policies;
 pub mod options;
-pub mod path;
 mod plan;
 pub mod policy_store;
 mod process_metrics;
@@ -72,22 +68,22 @@ pub mod reader;
 pub mod reporter;
 mod run;
 mod scan;
-mod scan_permissions;
 pub mod serve;
 pub mod state;
 mod status;
 mod supervisor;
 mod tasks;
 mod uninstall;
-mod validation_events;
 pub mod watch;
 
-pub use author_access::Rights;
 pub use client::{Client, ConnectError};
 pub use kiln_controller::Waiting;
 pub use kiln_controller::dry_run::{Applied, Denied, DryRunResult, NotApplied, Planned};
 pub use kiln_controller::provenance;
 pub use kiln_engine::CARRIES;
+use kiln_replica::author_access;
+pub use kiln_replica::author_access::Rights;
+pub use kiln_replica::{calls, path};
 pub use lease::id as lease_id;
 pub use options::{Only, RuntimeOptions};
 pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_controller::{Engine, Evaluate, Settings};
-use kiln_engine::{ObservedRequest, ResourceFilter};
+use kiln_engine::ObservedRequest;
 use kiln_object::Kinds;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
@@ -472,20 +472,7 @@ pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
 }
 
 fn settings(options: &RuntimeOptions, who: Option<String>) -> Settings {
-    let namespace = options.namespace.as_str();
-    // Of an account that people use as well, requests say nothing about who made them.
-    let user = who.filter(|user| user.starts_with("system:serviceaccount:"));
-    let usual = || options.names.user(namespace, "background-controller");
-    let mut settings = Settings {
-        namespace: namespace.into(),
-        user: user.unwrap_or_else(usual).into(),
-        resync: 3_600_000,
-        ..Settings::default()
-    };
-    settings.retry.made_again_after = 700;
-    settings.rules.filters = ResourceFilter::usual(namespace);
-    settings.requests.kind = options.names.update_request();
-    settings
+    kiln_replica::controller_settings::settings(&options.namespace, &options.names, who)
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! Cases are made from a seed, so that a run can be had again. A case for which both do not give the same is made as
 //! small as it can be while they still differ, and printed with both results.
 
+mod apiserver;
+mod convert;
 mod dice;
 mod kustomize;
 mod kyverno;
@@ -38,6 +40,8 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Original {
+    /// The sandbox's API server, with a real one
+    Apiserver,
     Kustomize,
     /// Mutate and generate rules
     Kyverno,
@@ -45,14 +49,18 @@ enum Original {
     KyvernoPatterns,
     /// Policies that check
     KyvernoValidate,
+    /// Converted policies, and the figures of conversions
+    Convert,
 }
 
 pub(crate) fn run(args: &Args) -> Result<bool> {
     match args.original {
+        Original::Apiserver => apiserver::run(args),
         Original::Kustomize => kustomize::run(args),
         Original::Kyverno => kyverno::run(args.kiln.clone(), args.cases, args.seed, args.show),
         Original::KyvernoPatterns => patterns::run(args.cases, args.seed, args.show),
         Original::KyvernoValidate => validate::run(args),
+        Original::Convert => convert::run(args),
     }
 }
 

@@ -1,11 +1,12 @@
 //! Whether the images start: each one is unpacked by tools that are not ours, and runs as its user, without any
-//! capability, on a read-only root. `kiln run` in it works on a sandbox: a policy is admitted through its webhook, and a
-//! downstream is generated.
+//! capability, on a read-only root. Without arguments it is a KRM function. `kiln run` in it works on a sandbox: a policy is
+//! admitted through its webhook, and a downstream is generated.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -38,6 +39,24 @@ spec:
       synchronize: true
       data: {data: {user: '{{request.userInfo.username}}'}}
 ";
+
+/// What kustomize and kpt give to a function, and the label that the policy in it sets.
+const RESOURCE_LIST: &str = "
+apiVersion: config.kubernetes.io/v1
+kind: ResourceList
+functionConfig:
+  apiVersion: kyverno.io/v1
+  kind: ClusterPolicy
+  metadata: {name: team}
+  spec:
+    rules:
+    - name: label
+      match: {any: [{resources: {kinds: [ConfigMap]}}]}
+      mutate: {patchStrategicMerge: {metadata: {labels: {team: shop}}}}
+items:
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}
+";
+const LABELLED: &str = "labels:\n      team: shop\n";
 
 /// An image that was unpacked.
 struct Unpacked {
@@ -184,9 +203,31 @@ fn started(image: &Unpacked, kiln: &Path, version: &str) -> Result<String> {
     let written = run(&["man", "/tmp/pages"])?;
     let refused = String::from_utf8_lossy(&written.stderr).into_owned();
     ensure!(refused.contains("Read-only file system"), "the root can be written to: {refused}");
+    function(image)?;
     engine(image, kiln)?;
     let how = if image.emulator.is_some() { ", emulated" } else { "" };
-    Ok(format!("{text} as {} on a read-only root{how}: webhook and downstream work", image.user))
+    Ok(format!(
+        "{text} as {} on a read-only root{how}: function, webhook and downstream work",
+        image.user
+    ))
+}
+
+/// Gives the image what it gets as a function, on standard input and without arguments.
+fn function(image: &Unpacked) -> Result<()> {
+    let mut command = image.command(&[], &BTreeMap::new())?;
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().context("bwrap")?;
+    let mut stdin = child.stdin.take().context("standard input is piped")?;
+    stdin.write_all(RESOURCE_LIST.as_bytes())?;
+    drop(stdin);
+    let output = child.wait_with_output()?;
+    let list = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success() && list.contains(LABELLED),
+        "the image is not a function: {list}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
 }
 
 /// Lets `kiln run` in the image work on a sandbox that runs outside.

@@ -4,11 +4,9 @@ pub(crate) mod field_selector;
 pub(crate) mod table;
 pub(crate) mod watch;
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use kiln_object::Selector;
+use kiln_object::{NamespacedName, Selector};
 use kiln_value::{Map, Str, Value, json, value};
 
 use crate::request::media::{self, ResponseForm};
@@ -16,7 +14,6 @@ use crate::request::paths::RequestTarget;
 use crate::request::{Parameters, Response};
 use crate::server::{Server, ServerCall, ServerState};
 use crate::status::{FieldProblem, RequestFailure};
-use crate::storage::NamespacedName;
 use crate::types::convert::from_storage;
 use crate::write::scale;
 use field_selector::FieldSelector;
@@ -201,20 +198,10 @@ pub(crate) fn page(server: &Server, call: &ServerCall<'_>) -> Result<Page, Reque
         collect(table.range(namespace, after), &call.target, &filter, limit, &mut page);
     } else {
         let Some(past) = table.at(at) else { return Err(gone(resume.as_ref(), now)) };
-        let inside = past_range(&past, namespace, after);
+        let inside = past.range((!namespace.is_empty()).then_some(namespace), after);
         collect(inside, &call.target, &filter, limit, &mut page);
     }
     Ok(page)
-}
-
-fn past_range<'p>(
-    past: &'p BTreeMap<NamespacedName, Value>,
-    namespace: &'p str,
-    after: Option<&'p NamespacedName>,
-) -> impl Iterator<Item = (&'p NamespacedName, &'p Value)> {
-    past.iter()
-        .filter(move |(place, _)| namespace.is_empty() || place.0 == namespace)
-        .filter(move |(place, _)| after.is_none_or(|after| *place > after))
 }
 
 fn collect<'p>(
@@ -224,6 +211,7 @@ fn collect<'p>(
     limit: Option<usize>,
     page: &mut Page,
 ) {
+    // `ObjectMap::page` would do, but a list without selectors also says how many objects remain.
     let mut last = None;
     let mut more = 0;
     for (place, object) in objects {

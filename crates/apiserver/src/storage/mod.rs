@@ -5,11 +5,10 @@
 
 pub(crate) mod object_size;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Bound;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
-use kiln_object::Change;
+use kiln_object::{Change, NamespacedName, ObjectMap, namespaced_name};
 use kiln_value::{Map, Str, Value};
 
 use crate::storage::object_size::{HEAVIEST, weight};
@@ -34,8 +33,6 @@ impl TableKey {
         TableKey { group: group.into(), plural: plural.into() }
     }
 }
-
-pub(crate) type NamespacedName = (Str, Str);
 
 /// Something that happened to an object.
 #[derive(Debug)]
@@ -69,7 +66,7 @@ impl StorageEvent {
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    objects: BTreeMap<NamespacedName, Value>,
+    objects: ObjectMap,
     log: VecDeque<Arc<StorageEvent>>,
     log_bytes: usize,
     /// Everything up to here may be forgotten.
@@ -83,7 +80,7 @@ impl Table {
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.get(&(Str::new(namespace), Str::new(name)))
+        self.objects.get(namespace, name)
     }
 
     /// Objects of a namespace, or of all, behind a place.
@@ -92,18 +89,11 @@ impl Table {
         namespace: &'t str,
         after: Option<&NamespacedName>,
     ) -> impl Iterator<Item = (&'t NamespacedName, &'t Value)> {
-        let start = match after {
-            Some(after) => Bound::Excluded(after.clone()),
-            None if namespace.is_empty() => Bound::Unbounded,
-            None => Bound::Included((Str::new(namespace), Str::default())),
-        };
-        self.objects
-            .range((start, Bound::Unbounded))
-            .take_while(move |((at, _), _)| namespace.is_empty() || at == namespace)
+        self.objects.range((!namespace.is_empty()).then_some(namespace), after)
     }
 
     /// The objects as they were at a revision; none when that is forgotten.
-    pub(crate) fn at(&self, revision: u64) -> Option<BTreeMap<NamespacedName, Value>> {
+    pub(crate) fn at(&self, revision: u64) -> Option<ObjectMap> {
         if revision < self.forgotten {
             return None;
         }
@@ -192,7 +182,7 @@ impl Store {
         self.revision += 1;
         let revision = self.revision;
         set_version(&mut object, revision);
-        let place = place(&object);
+        let place = namespaced_name(&object);
         let table = self.tables.entry(key.clone()).or_default();
         let old = table.objects.insert(place.clone(), object.clone());
         let change = if old.is_some() { Change::Modified } else { Change::Added };
@@ -218,7 +208,7 @@ impl Store {
     fn write_down(&mut self, key: &TableKey, object: &Value, stays: bool) {
         let revision = self.revision;
         if let Some(journal) = &mut self.journal {
-            let (namespace, name) = place(object);
+            let (namespace, name) = namespaced_name(object);
             journal.push(Record {
                 group: key.group.clone(),
                 plural: key.plural.clone(),
@@ -276,11 +266,6 @@ fn set_version(object: &mut Value, revision: u64) {
         ordered.extend(rest.map(|(key, value)| (key.clone(), value.clone())));
         *metadata = ordered;
     }
-}
-
-fn place(object: &Value) -> NamespacedName {
-    let text = |field: &str| Str::new(object.str_at(["metadata", field]).unwrap_or_default());
-    (text("namespace"), text("name"))
 }
 
 #[cfg(test)]

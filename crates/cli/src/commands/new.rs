@@ -135,6 +135,10 @@ fn name(text: &str) -> Result<String, String> {
         && text.ends_with(is_letter);
     match is_name {
         true => Ok(text.to_owned()),
+        false if text.contains(std::path::is_separator) => Err(format!(
+            "a name is no path: to write below another directory, give its last part as the name, and \
+             --directory {text}"
+        )),
         false => Err("a name has lower-case letters, digits and dashes, at most 63".to_owned()),
     }
 }

@@ -264,6 +264,12 @@ fn hooks_may_give_files_without_policies() {
     let allowed = folder.kiln(&["check", "--allow-empty", "app/c.yaml"]);
     assert_eq!(allowed.code, 0, "{}", allowed.stderr);
     assert_eq!(folder.kiln(&["check", "--allow-empty", "app/c.yaml", "broken.yaml"]).code, 2);
+    // So may a directory that has no policies yet.
+    std::fs::create_dir(folder.path().join("policies")).unwrap();
+    assert_eq!(folder.kiln(&["check", "policies"]).code, 2);
+    let allowed = folder.kiln(&["check", "--allow-empty", "policies"]);
+    assert_eq!((allowed.code, allowed.stderr.as_str()), (0, ""));
+    assert_eq!(folder.kiln(&["check", "--allow-empty", "polices"]).code, 2);
 }
 
 #[test]
@@ -455,4 +461,62 @@ fn the_script_of_the_action_runs_every_part_and_annotates() {
     assert_eq!(run(&applied).0, Some(1));
     let sarif: Value = serde_json::from_str(&folder.read("kiln.sarif")).unwrap();
     assert_eq!(sarif["version"], "2.1.0");
+}
+
+/// The Action takes a release only with its checksum. `file:` stands for the server of releases.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_action_installs_what_has_its_checksum() {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !["bash", "curl", "tar", "sha256sum", "awk"].iter().all(|program| has(program)) {
+        return skip("bash, curl, tar, sha256sum or awk is missing", "install them");
+    }
+    let system = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-amd64" };
+    let (archive, inside) = (format!("kiln-0.2.0-{system}.tar.gz"), format!("kiln-0.2.0-{system}"));
+    let folder = Folder::with(&[]);
+    folder.write(&format!("{inside}/kiln"), "#!/bin/sh\necho kiln from a release\n");
+    let shell = |script: &str| {
+        let ran = Command::new("bash").args(["-ec", script]).current_dir(folder.path()).output();
+        assert!(ran.unwrap().status.success(), "{script}");
+    };
+    shell(&format!(
+        "chmod +x {inside}/kiln; mkdir -p releases/v0.2.0 temp; tar -czf releases/v0.2.0/{archive} {inside}; \
+         cd releases/v0.2.0; sha256sum {archive} > SHA256SUMS"
+    ));
+    let install = |version: &str| {
+        let at = |name: &str| folder.path().join(name);
+        let _ = std::fs::remove_file(at("output"));
+        let ran = Command::new("bash")
+            .arg(project_root().join(".github/action/install.sh"))
+            .env("KILN_VERSION", version)
+            .env("KILN_REF", "v0.2.0")
+            .env("KILN_RELEASES", format!("file://{}", at("releases").display()))
+            .env("RUNNER_TEMP", at("temp"))
+            .env("GITHUB_PATH", at("path"))
+            .env("GITHUB_OUTPUT", at("output"))
+            .env_remove("KILN_BINARY")
+            .output()
+            .unwrap();
+        (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    // The release is that of the Action where none is named.
+    for version in ["", "0.2.0"] {
+        let (code, said) = install(version);
+        assert_eq!((code, said.as_str()), (Some(0), "kiln from a release\n"), "{version:?}");
+        assert!(folder.read("output").ends_with(&format!("/{inside}/kiln\n")));
+        assert!(folder.read("path").contains(&inside));
+    }
+    let (code, said) = install("9.9.9");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("::error title=kiln::cannot download file://"), "{said}");
+    let (code, said) = install("main");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("set version to a release such as 0.2.0"), "{said}");
+    for sums in [format!("{:064}  {archive}\n", 0), String::new()] {
+        folder.write("releases/v0.2.0/SHA256SUMS", sums);
+        let (code, said) = install("0.2.0");
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("does not have the checksum"), "{said}");
+        assert!(!folder.path().join("output").exists());
+    }
 }

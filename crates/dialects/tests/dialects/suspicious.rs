@@ -108,7 +108,19 @@ fn what_a_built_in_kind_does_not_have_is_told() {
             made(
                 "apiVersion: extensions/v1beta1, kind: NetworkPolicy, name: made, namespace: x, data: {spec: {}}",
             ),
-            "8:15: rule r: NetworkPolicy is not served as extensions/v1beta1 (write `apiVersion: networking.k8s.io/v1`)",
+            "8:28: rule r: NetworkPolicy is not served as extensions/v1beta1 (write `apiVersion: networking.k8s.io/v1`)",
+        ),
+        (
+            rule(
+                "    match: {any: [{resources: {kinds: [Pod, apps/v2/Deployment]}}]}\n    validate: {message: m, pattern: {kind: '?*'}}\n",
+            ),
+            "7:45: rule r: Deployment is not served as apps/v2 (write apps/v1/Deployment)",
+        ),
+        (
+            rule(
+                "    match: {any: [{resources: {kinds: [Pod]}}, {resources: {kinds: [apps/v1/Deploymnet]}}]}\n    validate: {message: m, pattern: {kind: '?*'}}\n",
+            ),
+            "7:69: rule r: no kind \"Deploymnet\" is known (did you mean \"Deployment\"? if not, give its definition along)",
         ),
         (
             made("apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: {ZOO: a}"),

@@ -1,15 +1,15 @@
 //! Keeps what answers, what is served and what the API server knows as policies need it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kiln_admission::webhooks::{self, Address, is_current};
+use kiln_admission::webhooks::{self, Address};
 use kiln_admission::{Hooks, Settings};
 use kiln_certificates::{CertificateNames, Certificates, Stored, validity};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_rules::Policy;
+use kiln_replica::native_policies::is_generated;
+use kiln_replica::webhooks::{PublishedWebhooks, registered, replacing};
 use kiln_services::Services;
 use kiln_value::{Str, Value};
 use tokio::sync::watch;
@@ -17,7 +17,6 @@ use tokio::sync::watch;
 use super::AdmissionState;
 use super::tls::{Served, is_signed};
 use crate::calls::carry_out;
-use crate::native_policies::is_generated;
 use crate::policy_store::Registry;
 use crate::state::AppState;
 
@@ -121,8 +120,7 @@ struct WebhookReconciler {
     failed: Option<(String, Instant)>,
     /// When the Secrets were last read.
     certified: Option<Instant>,
-    /// What was last seen to be as it should be, and when.
-    published: BTreeMap<String, (Value, Instant)>,
+    published: PublishedWebhooks,
 }
 
 impl WebhookReconciler {
@@ -149,7 +147,7 @@ impl WebhookReconciler {
             unstored: false,
             failed: None,
             certified: None,
-            published: BTreeMap::new(),
+            published: PublishedWebhooks::default(),
             shared,
         }
     }
@@ -201,22 +199,18 @@ impl WebhookReconciler {
         let wanted = webhooks::configurations(&desk.hooks, &self.settings, &self.address, &bundle);
         let mut changed = false;
         for configuration in &wanted {
-            changed |= self.ensure(configuration, kinds).await?;
+            let admission = &self.shared.clients.admission;
+            let wrote = self.published.ensure(admission, kinds, configuration).await?;
+            if wrote {
+                let name = metadata::name(configuration).unwrap_or_default();
+                tracing::info!(%name, "webhook configuration written");
+            }
+            changed |= wrote;
         }
         if changed {
             tokio::time::sleep(IN_FORCE).await;
         }
-        // The API server asks about no kind that it does not serve.
-        let whole = |compiled: &Policy| compiled.unserved_kinds(kinds).is_empty();
-        let sound =
-            stored.policies.iter().filter(|policy| policy.compiled.as_deref().is_ok_and(whole));
-        let registered: BTreeMap<ObjectId, (Str, i64)> = sound
-            .map(|policy| {
-                let generation = policy.object.get_path(["metadata", "generation"]);
-                let uid = metadata::uid(&policy.object).unwrap_or_default();
-                (policy.id.clone(), (uid.into(), generation.and_then(Value::as_i64).unwrap_or(0)))
-            })
-            .collect();
+        let registered = registered(stored, kinds);
         self.shared.progress.webhooks.send_if_modified(|known| {
             let differs = *known != registered;
             *known = registered;
@@ -359,57 +353,8 @@ impl WebhookReconciler {
         there: Option<&Value>,
         kinds: &Kinds,
     ) -> Result<(), ApiError> {
-        let call = match there.and_then(metadata::resource_version) {
-            None => Call::create(object.clone()),
-            Some(version) => {
-                let mut object = object.clone();
-                let _ = object.set(["metadata", "resourceVersion"], version);
-                Call::Update { object, subresource: Str::default(), dry_run: false }
-            }
-        };
+        let call = replacing(object, there);
         carry_out(&self.shared.clients.admission, kinds, &call).await.map(drop)
-    }
-
-    /// Makes a configuration what it should be; whether that took a write.
-    async fn ensure(&mut self, wanted: &Value, kinds: &Kinds) -> Result<bool, String> {
-        let name = metadata::name(wanted).unwrap_or_default().to_owned();
-        if let Some((known, seen)) = self.published.get(&name)
-            && known == wanted
-            && seen.elapsed() < COMPARE
-        {
-            return Ok(false);
-        }
-        let id = ObjectId::of(wanted).map_err(|error| error.to_string())?;
-        let mut last = String::new();
-        for _ in 0..TRIES {
-            let there = match carry_out(
-                &self.shared.clients.admission,
-                kinds,
-                &Call::Get(id.clone()),
-            )
-            .await
-            {
-                Ok(reply) => reply.object(),
-                Err(error) if error.reason == Reason::NotFound => None,
-                Err(error) => return Err(format!("{name}: {error}")),
-            };
-            if there.as_ref().is_some_and(|there| is_current(there, wanted)) {
-                self.published.insert(name, (wanted.clone(), Instant::now()));
-                return Ok(false);
-            }
-            match self.store(wanted, there.as_ref(), kinds).await {
-                Ok(()) => {
-                    tracing::info!(%name, "webhook configuration written");
-                    self.published.insert(name, (wanted.clone(), Instant::now()));
-                    return Ok(true);
-                }
-                Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
-                    last = error.to_string();
-                }
-                Err(error) => return Err(format!("{name}: {error}")),
-            }
-        }
-        Err(format!("{name}: {last}"))
     }
 
     /// How long until there is something to do about certificates.

@@ -10,15 +10,14 @@ use super::expression::Bindings;
 use super::format::{ChainsawTest, TestOperation, Verb};
 use super::not_run;
 use super::unsupported;
-use super::{ApiResponse, TestCluster};
+use super::{ApiResponse, ProgramOutput, TestCluster, TestProgram};
 
-/// Nothing happens for so long when everything has happened: longer than the engine puts anything off for, also on a
-/// busy machine. Only what fails waits for it.
-const QUIET: Duration = Duration::from_secs(5);
-/// A sleep ends when nothing happens for so long.
-const SLEEP: Duration = Duration::from_secs(1);
+/// How often something is tried at most: writes without end must not hold up a test.
+const MOST_ATTEMPTS: usize = 10_000;
 /// Before something is said not to be there, what is under way comes to its end.
 const SETTLED: Duration = Duration::from_millis(150);
+/// How long a program may take that does not say.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What came of an operation.
 pub(super) struct OperationOutcome {
@@ -27,6 +26,8 @@ pub(super) struct OperationOutcome {
     pub(super) failure: Option<OperationFailure>,
     /// How many objects were compared with what was asserted of them.
     pub(super) compared: usize,
+    /// Names for what a program printed.
+    pub(super) outputs: Vec<(String, Value)>,
 }
 
 impl OperationOutcome {
@@ -35,6 +36,7 @@ impl OperationOutcome {
             about: about.to_owned(),
             failure: Some(OperationFailure::Failed(why)),
             compared: 0,
+            outputs: Vec::new(),
         }
     }
 }
@@ -65,14 +67,21 @@ struct ResourcePath {
 pub(super) struct OperationRunner<'o> {
     cluster: &'o dyn TestCluster,
     namespace: &'o str,
+    /// The directory of the test.
+    directory: String,
     patience: Duration,
     places: BTreeMap<(String, String), ResourcePath>,
 }
 
 impl<'o> OperationRunner<'o> {
-    pub(super) fn new(cluster: &'o dyn TestCluster, test: &'o ChainsawTest) -> Self {
+    pub(super) fn new(
+        cluster: &'o dyn TestCluster,
+        test: &'o ChainsawTest,
+        directory: &str,
+    ) -> Self {
         let (namespace, patience) = (test.namespace.as_str(), test.patience);
-        OperationRunner { cluster, namespace, patience, places: BTreeMap::new() }
+        let directory = directory.to_owned();
+        OperationRunner { cluster, namespace, directory, patience, places: BTreeMap::new() }
     }
 
     /// Makes the namespace of the test, unless there is one.
@@ -93,18 +102,12 @@ impl<'o> OperationRunner<'o> {
         };
         let verb = operation.verb;
         if verb.is_program() {
-            let why = "not run by Kiln: nothing outside the sandbox is".to_owned();
-            let about = verb.as_str().to_owned();
-            return OperationOutcome {
-                about,
-                failure: Some(OperationFailure::NotRun(why)),
-                compared: 0,
-            };
+            return self.program(operation, &bindings);
         }
         if verb == Verb::Sleep {
-            self.rest(operation.sleep.min(SLEEP), operation.sleep);
+            self.cluster.sleep(operation.sleep);
             let about = format!("sleep {:?}", operation.sleep);
-            return OperationOutcome { about, failure: None, compared: 0 };
+            return OperationOutcome { about, failure: None, compared: 0, outputs: Vec::new() };
         }
         let mut about = Vec::new();
         let mut compared = 0;
@@ -129,43 +132,93 @@ impl<'o> OperationRunner<'o> {
             if let Err(why) = done {
                 let about =
                     format!("{} {}", verb.as_str(), about.last().map_or("", String::as_str));
-                return OperationOutcome { about, failure: Some(why), compared };
+                return OperationOutcome {
+                    about,
+                    failure: Some(why),
+                    compared,
+                    outputs: Vec::new(),
+                };
             }
         }
         let about = format!("{} {}", verb.as_str(), about.join(", "));
-        OperationOutcome { about, failure: None, compared }
+        OperationOutcome { about, failure: None, compared, outputs: Vec::new() }
     }
 
-    /// Waits until nothing happens for a while, or for so long.
-    fn rest(&self, quiet: Duration, most: Duration) {
-        let mut left = most;
-        let mut revision = self.cluster.revision();
-        loop {
-            let waited = self.cluster.wait(revision, quiet);
-            left = left.saturating_sub(waited.took);
-            match waited.revision {
-                Some(newer) if !left.is_zero() => revision = newer,
-                _ => return,
+    /// Runs a script or a command, if the cluster runs programs.
+    fn program(&self, operation: &TestOperation, bindings: &Bindings) -> OperationOutcome {
+        let fields = &operation.program;
+        let about = operation.verb.as_str().to_owned();
+        let done = |failure: Option<OperationFailure>, outputs: Vec<(String, Value)>| {
+            OperationOutcome { about: about.clone(), failure, compared: 0, outputs }
+        };
+        let mut environment = Vec::new();
+        for (name, value) in &fields.environment {
+            match bindings.filled(value) {
+                Ok(Value::String(text)) => environment.push((name.clone(), text.to_string())),
+                Ok(other) => environment.push((name.clone(), kiln_value::json::to_string(&other))),
+                Err(why) => return OperationOutcome::failed(&about, why),
             }
         }
+        environment.push(("NAMESPACE".to_owned(), self.namespace.to_owned()));
+        let output = self.cluster.run_program(&TestProgram {
+            script: fields.script.clone(),
+            command: fields.command.clone(),
+            environment,
+            directory: self.directory.clone(),
+            timeout: fields.timeout.unwrap_or(PROGRAM_TIMEOUT),
+        });
+        let Some(output) = output else {
+            let why = "not run by Kiln: nothing outside the sandbox is".to_owned();
+            return done(Some(OperationFailure::NotRun(why)), Vec::new());
+        };
+        let ProgramOutput { stdout, stderr, error } = output;
+        let failed = error.clone().map(|error| format!("{error}: {}", stderr.trim()));
+        let told = bindings
+            .clone()
+            .with("stdout", Value::from(stdout.trim_end_matches('\n')))
+            .with("stderr", Value::from(stderr.trim_end_matches('\n')))
+            .with("error", error.map(Value::from).unwrap_or_default());
+        let wrong = match &fields.check {
+            None => failed,
+            Some(check) => match mismatches(check, &Value::Null, &told) {
+                Ok(wrong) if wrong.is_empty() => None,
+                Ok(wrong) => Some(format!(
+                    "{}{}",
+                    wrong.join("; "),
+                    failed.map(|why| format!(" ({why})")).unwrap_or_default()
+                )),
+                Err(why) => Some(why),
+            },
+        };
+        if let Some(why) = wrong {
+            return done(Some(OperationFailure::Failed(why)), Vec::new());
+        }
+        let mut outputs = Vec::new();
+        for (name, value) in &fields.outputs {
+            match told.filled(value) {
+                Ok(value) => outputs.push((name.clone(), value)),
+                Err(why) => return OperationOutcome::failed(&about, why),
+            }
+        }
+        done(None, outputs)
     }
 
-    /// Tries until it succeeds, nothing happens any more, or patience ends.
+    /// Tries until it succeeds, nothing is to happen any more, or patience ends.
     fn until<T>(&self, mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, String> {
         let mut left = self.patience;
-        loop {
+        for _ in 0..MOST_ATTEMPTS {
             let revision = self.cluster.revision();
-            let why = match attempt() {
-                Ok(done) => return Ok(done),
-                Err(why) => why,
-            };
-            let waited = self.cluster.wait(revision, QUIET);
+            if let Ok(done) = attempt() {
+                return Ok(done);
+            }
+            let waited = self.cluster.wait(revision, left);
             left = left.saturating_sub(waited.took);
             if waited.revision.is_none() || left.is_zero() {
-                // What changed without a write: the clock of something that waits.
-                return attempt().map_err(|_| why);
+                break;
             }
         }
+        // Something may change without a write; otherwise this says what was seen last.
+        attempt()
     }
 
     /// Where objects of the kind of this one are served; asked once for every kind.
@@ -345,7 +398,7 @@ impl<'o> OperationRunner<'o> {
             None => None,
         };
         if verb == Verb::Error {
-            self.rest(SETTLED, self.patience);
+            self.cluster.sleep(SETTLED);
         }
         self.until(|| {
             let candidates = match &place {

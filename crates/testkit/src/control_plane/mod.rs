@@ -121,11 +121,20 @@ impl ControlPlane {
 
     /// Starts etcd, kube-apiserver and kube-controller-manager, and waits until the namespace `default` is usable.
     pub fn start() -> Result<Self, Error> {
+        Self::started(true)
+    }
+
+    /// Starts etcd and kube-apiserver alone: whatever is stored stays as clients leave it.
+    pub fn start_without_controllers() -> Result<Self, Error> {
+        Self::started(false)
+    }
+
+    fn started(with_controllers: bool) -> Result<Self, Error> {
         let binaries = Binaries::find()?;
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match Self::attempt(binaries.clone()) {
+            match Self::attempt(binaries.clone(), with_controllers) {
                 // Another process may have taken a port between our look and the server's.
                 Err(Error::Failed(why))
                     if attempts < 3 && why.contains("address already in use") => {}
@@ -175,7 +184,7 @@ impl ControlPlane {
         Ok(cluster)
     }
 
-    fn attempt(binaries: Binaries) -> Result<Self, Error> {
+    fn attempt(binaries: Binaries, with_controllers: bool) -> Result<Self, Error> {
         let directory = temporary_directory()?;
         let (clients, peers, port, controllers) =
             (free_port()?, free_port()?, free_port()?, free_port()?);
@@ -240,6 +249,9 @@ impl ControlPlane {
         ];
         cluster.run("kube-apiserver", &server)?;
         cluster.wait("kube-apiserver", || cluster.kubectl(&["get", "--raw", "/readyz"]).is_ok())?;
+        if !with_controllers {
+            return Ok(cluster);
+        }
         cluster.run("kube-controller-manager", &manager)?;
         cluster.wait("kube-controller-manager", || {
             cluster.kubectl(&["get", "serviceaccount", "default", "--namespace=default"]).is_ok()

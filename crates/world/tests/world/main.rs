@@ -1,0 +1,5 @@
+//! Worlds, at the level of those who use them.
+
+mod engine;
+mod replicas;
+mod support;
