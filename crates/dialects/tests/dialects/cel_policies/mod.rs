@@ -2,4 +2,5 @@
 
 mod generating;
 mod mutating;
+mod validate_requests;
 mod validating;
