@@ -212,7 +212,8 @@ impl Map {
             if let Some((_, known)) = known.iter().find(|(known, _)| known == key) {
                 return Some(known.clone());
             }
-            // A path takes over what it goes through, and not what lies beside it: a third of rendering `.Target.metadata.name`.
+            // A path takes over what it goes through, and not what lies beside it, which was a quarter of rendering
+            // `.Target.metadata.name`.
             if known.len() < MANY {
                 let value = Dyn::from_value(value, *numbers);
                 known.push((Str::new(key), value.clone()));

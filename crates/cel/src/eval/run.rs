@@ -114,7 +114,7 @@ impl<'r, 'h> EvalRun<'r, 'h> {
     }
 
     /// `value.?first.?second`, and `orValue` behind it: what is on the way is neither copied nor put into an optional of
-    /// its own, which would take two allocations for each field. Gives the steps that are left.
+    /// its own, which would be an allocation for each field. Gives the steps that are left.
     fn optional_path<'c>(
         &mut self,
         value: &Val,

@@ -99,8 +99,8 @@ impl Config {
         decode::known::<ConfigFile>(value).map(Config::from)
     }
 
-    /// The content of a file that is in order already. The table of defaults is stored so: sorting it was a tenth of
-    /// building one Service.
+    /// The content of a file that is in order already. The table of defaults is stored so: sorting it took 0.7 of
+    /// the 15 million instructions of building one Service (without optimization).
     fn in_order(file: ConfigFile) -> Self {
         Config {
             name_prefix: Arc::new(file.name_prefix),
