@@ -47,13 +47,13 @@ impl Shadows {
         let mut pairs = Vec::new();
         for policy in members {
             for (of, shadow) in self.0.iter().filter(|(of, _)| is_meant(of, policy)) {
-                let named = match of.rules.is_empty() {
+                let compared = match of.rules.is_empty() {
                     true => Arc::clone(policy),
                     false => Arc::new(with_rules(policy, &of.rules)),
                 };
                 for part in AdmissionPart::ALL {
                     let (Some(old), Some(new)) =
-                        (with_rules_of(&named, part), with_rules_of(shadow, part))
+                        (with_rules_of(&compared, part), with_rules_of(shadow, part))
                     else {
                         continue;
                     };
