@@ -19,7 +19,7 @@ pub(crate) struct ObjectCache {
     pub(crate) kinds: BTreeMap<KindKey, KindMirror>,
     by_uid: HashMap<Str, ObjectId>,
     /// Objects that carry a claim, by the UID of their trigger.
-    claimed: HashMap<Str, BTreeSet<ObjectId>>,
+    claimed: BTreeMap<Str, BTreeSet<ObjectId>>,
     /// Times at which kinds are listed again after a failure, and how often they could not be listed, in a row.
     relist: BTreeMap<KindKey, (u64, u32)>,
 }

@@ -5,7 +5,7 @@
 
 pub(crate) mod object_size;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock};
 
@@ -149,7 +149,8 @@ impl Table {
 /// All objects.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    tables: HashMap<TableKey, Table>,
+    /// In one order: what controllers do with several kinds is the same in every process.
+    tables: BTreeMap<TableKey, Table>,
     revision: u64,
     /// What was written since the last call, for the host that keeps it on disk.
     pub(crate) journal: Option<Vec<Record>>,
