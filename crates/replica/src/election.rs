@@ -166,15 +166,13 @@ impl<I: Moment> Election<I> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use kiln_value::value;
 
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn election(identity: &str) -> Election<Instant> {
+    fn election(identity: &str) -> Election<Duration> {
         Election::new(identity.to_owned(), Times::of(10 * SECOND))
     }
 
@@ -197,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_lease_is_taken_when_it_is_free_or_was_not_renewed_for_its_duration() {
-        let start = Instant::now();
+        let start = Duration::from_secs(1_000);
         let at = |seconds: u32| start + seconds * SECOND;
         let mut other = election("b");
         assert!(other.may_take(&Value::Null, at(0)), "there is none");
@@ -216,7 +214,7 @@ mod tests {
 
     #[test]
     fn whoever_cannot_renew_has_stopped_before_another_begins() {
-        let start = Instant::now();
+        let start = Duration::from_secs(1_000);
         let at = |tenths: u32| start + tenths * SECOND / 10;
         // Answers take between nothing and as long as callers wait for them.
         for latency in [0, 1, 10, 30, 69] {
@@ -253,7 +251,7 @@ mod tests {
 
     #[test]
     fn rights_that_are_missing_from_the_start_are_another_matter_than_rights_that_go() {
-        let now = Instant::now();
+        let now = Duration::from_secs(1_000);
         let forbidden = ApiError::new(Reason::Forbidden, "no");
         let mut without = election("a");
         assert_eq!(without.tried(now, Err(&unavailable()), now), Leadership::Standby);

@@ -5,7 +5,12 @@
 
 pub(crate) mod object_size;
 
+<<<<<<< HEAD
 use std::collections::{HashMap, VecDeque};
+=======
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+>>>>>>> 355a594acddc5856bee55709a257593101384092
 use std::sync::{Arc, OnceLock};
 
 use kiln_object::{Change, NamespacedName, ObjectMap, namespaced_name};
@@ -173,7 +178,8 @@ impl Table {
 /// All objects.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    tables: HashMap<TableKey, Table>,
+    /// In one order: what controllers do with several kinds is the same in every process.
+    tables: BTreeMap<TableKey, Table>,
     revision: u64,
     /// What was written since the last call, for the host that keeps it on disk.
     pub(crate) journal: Option<Vec<Record>>,
