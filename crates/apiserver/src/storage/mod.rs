@@ -5,12 +5,7 @@
 
 pub(crate) mod object_size;
 
-<<<<<<< HEAD
-use std::collections::{HashMap, VecDeque};
-=======
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
->>>>>>> 355a594acddc5856bee55709a257593101384092
 use std::sync::{Arc, OnceLock};
 
 use kiln_object::{Change, NamespacedName, ObjectMap, namespaced_name};

@@ -24,13 +24,9 @@ pub(crate) struct ObjectCache {
     pub(crate) kinds: BTreeMap<KindKey, KindMirror>,
     by_uid: HashMap<Str, Arc<ObjectId>>,
     /// Objects that carry a claim, by the UID of their trigger.
-<<<<<<< HEAD:crates/controller/src/cache/mod.rs
-    claimed: HashMap<Str, FewOf<Arc<ObjectId>>>,
+    claimed: BTreeMap<Str, FewOf<Arc<ObjectId>>>,
     /// The keys of all objects: each watch event and each answer brings its own.
     keys: KeyTable,
-=======
-    claimed: BTreeMap<Str, BTreeSet<ObjectId>>,
->>>>>>> 355a594acddc5856bee55709a257593101384092:crates/controller/src/cache.rs
     /// Times at which kinds are listed again after a failure, and how often they could not be listed, in a row.
     relist: BTreeMap<KindKey, (u64, u32)>,
 }
