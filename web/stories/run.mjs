@@ -7,7 +7,7 @@ import { browserPath, launch, runStories, serveStatic, startKiln, temporary, web
 import { pageStories } from "./pages.mjs";
 import { NAMESPACE, POLICY, stories } from "./playground.mjs";
 import { tabStories } from "./tab-cluster.mjs";
-import { applier, sandboxStories, uiStories } from "./served.mjs";
+import { applier, kubeconfigOf, sandboxStories, uiStories } from "./served.mjs";
 
 function option(name) {
   const at = process.argv.indexOf(name);
@@ -56,12 +56,13 @@ async function servedGroup() {
 async function sandboxGroup() {
   const directory = temporary({ "p.yaml": POLICY, "n.yaml": NAMESPACE });
   const sandbox = await startKiln(kiln, ["up", join(directory, "p.yaml"), "--resource", join(directory, "n.yaml"), "--ui"]);
+  const kubeconfig = kubeconfigOf(sandbox.output());
   const chosen = { ...sandboxStories };
   if (!has("kubectl")) {
     delete chosen["what kubectl changes appears"];
     skip("what kubectl changes appears", "there is no kubectl", "put it on PATH");
   }
-  add(await runStories(chosen, { browser, kiln, figures, url: sandbox.url, apply: applier(sandbox.output()) }));
+  add(await runStories(chosen, { browser, kiln, figures, url: sandbox.url, kubeconfig, apply: applier(kubeconfig) }));
   await sandbox.stop();
 }
 

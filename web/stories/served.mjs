@@ -55,11 +55,6 @@ export const uiStories = {
     assert(!/script-src[^;]*unsafe/.test(policy), policy);
     assert(answer.headers.get("x-content-type-options") === "nosniff", "nosniff");
   },
-  "a real cluster cannot be written": async (_page, context) => {
-    const own = { "kiln-token": token(context.url) };
-    const answer = await (await call(context.url, own, { method: "cluster.apply", yaml: NAMESPACE })).json();
-    assert(answer.error, "without a sandbox there is no way to apply");
-  },
 };
 
 export const sandboxStories = {
@@ -100,6 +95,22 @@ export const sandboxStories = {
     context.apply(file);
     await page.locator(".side summary", { hasText: "from-outside" }).waitFor({ timeout: 15_000 });
   },
+  "a cluster of a kubeconfig is shown and cannot be written": async (page, context) => {
+    const kiln = await startKiln(context.kiln, ["ui", "--kubeconfig", context.kubeconfig]);
+    try {
+      const own = { "kiln-token": token(kiln.url) };
+      for (const body of [{ method: "cluster.apply", yaml: NAMESPACE }, { method: "cluster.delete", object: "v1|Namespace||team-a" }]) {
+        const answer = await (await call(kiln.url, own, body)).json();
+        assert(answer.error?.message.includes("read only"), JSON.stringify(answer));
+      }
+      await page.goto(kiln.url);
+      await sees(page, ".side summary", "team-a");
+      await sees(page, "svg.lineage .name", "team-defaults");
+      assert((await page.locator("button", { hasText: "Apply…" }).count()) === 0, "there is no way to apply");
+    } finally {
+      await kiln.stop();
+    }
+  },
   "the lineage is filtered by namespace and state": async (page, context) => {
     await page.goto(context.url);
     await sees(page, "svg.lineage .name", "team-defaults");
@@ -123,8 +134,11 @@ export const sandboxStories = {
   },
 };
 
-/** kubectl, or curl with the sandbox's token: both are another client. */
-export function applier(output) {
-  const kubeconfig = output.match(/export KUBECONFIG=(\S+)/)[1].replaceAll("'", "");
+/** kubectl is another client. */
+export function kubeconfigOf(output) {
+  return output.match(/export KUBECONFIG=(\S+)/)[1].replaceAll("'", "");
+}
+
+export function applier(kubeconfig) {
   return (file) => execFileSync("kubectl", ["--kubeconfig", kubeconfig, "apply", "-f", file], { stdio: "pipe" });
 }

@@ -328,6 +328,13 @@ export class ClusterView {
     this.body.querySelector(".log [aria-current=true]")?.scrollIntoView({ block: "nearest" });
   }
 
+  /** Goes to a moment, as the user chose: what is played stops. */
+  private async goToMoment(step: number): Promise<void> {
+    window.clearInterval(this.playing);
+    this.playing = 0;
+    await this.seek(step);
+  }
+
   private async seek(step: number): Promise<void> {
     await this.engine.call("cluster.seek", { step });
     await this.refresh();
@@ -342,14 +349,14 @@ export class ClusterView {
     return h(
       "div",
       { class: "timeline" },
-      button("back", "Back", position === 0, () => this.seek(position - 1)),
+      button("back", "Back", position === 0, () => this.goToMoment(position - 1)),
       button("step", "Step", atEnd && !timeline.paused, async () => {
-        if (!atEnd) return this.seek(position + 1);
+        if (!atEnd) return this.goToMoment(position + 1);
         await this.engine.call("cluster.step", {});
         await this.refresh();
       }),
       button("play", this.playing ? "Stop" : "Play", end === 0, () => this.play(timeline)),
-      h("input", { type: "range", min: 0, max: end, value: position, "aria-label": "Time", "data-action": "time", oninput: (event: Event) => void this.seek(Number((event.target as HTMLInputElement).value)) }),
+      h("input", { type: "range", min: 0, max: end, value: position, "aria-label": "Time", "data-action": "time", oninput: (event: Event) => void this.goToMoment(Number((event.target as HTMLInputElement).value)) }),
       h("span", { class: "muted n" }, `${position} of ${end}`),
       h(
         "label",
@@ -399,7 +406,7 @@ export class ClusterView {
         entry.outcome ? h("span", { class: entry.refused ? "why" : "muted" }, ` ${entry.outcome}`) : null,
       ];
       const current = { "aria-current": String(!this.cluster && entry.step === timeline.position), class: !this.cluster && entry.step > timeline.position ? "later" : null };
-      return h("li", current, this.cluster ? h("div", { class: "moment" }, ...words) : h("button", { type: "button", class: "moment", onclick: () => void this.seek(entry.step) }, ...words));
+      return h("li", current, this.cluster ? h("div", { class: "moment" }, ...words) : h("button", { type: "button", class: "moment", onclick: () => void this.goToMoment(entry.step) }, ...words));
     };
     const left = timeline.entries.length - shown.length;
     return h("div", {}, left > 0 ? h("p", { class: "muted" }, `${left} other entries are not shown; move the time to see them.`) : null, h("ol", { class: "log", "aria-label": "What happened" }, ...shown.map(line)));

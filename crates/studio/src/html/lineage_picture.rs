@@ -15,7 +15,7 @@ const GAP: i64 = 20;
 const TOP: i64 = 30;
 const SIDE: i64 = 8;
 /// How many characters fit into a node.
-const NAME_LENGTH: usize = 21;
+const NAME_LENGTH: usize = 20;
 const DETAIL_LENGTH: usize = 27;
 /// The longest tooltip: names of objects have at most 253 characters, messages may have any number.
 const TITLE_LENGTH: usize = 300;
