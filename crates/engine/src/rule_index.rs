@@ -56,7 +56,7 @@ pub(crate) struct Sought<'s> {
 
 /// How much of what rules require is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lookup {
+pub(crate) enum RuleLookup {
     /// All of it: for rules that look at the object as it is.
     Whole,
     /// Only what does not change: for rules that an object may once have met.
@@ -122,17 +122,17 @@ impl RuleIndex {
     }
 
     /// How much may be looked up for an object, within a limit of steps.
-    pub(crate) fn lookup_within(&self, sought: &Sought<'_>, limit: u64) -> Lookup {
+    pub(crate) fn lookup_within(&self, sought: &Sought<'_>, limit: u64) -> RuleLookup {
         let values = || sought.objects().map(size).max().unwrap_or_default();
         match self.steps_per_value {
-            0 => Lookup::Whole,
-            steps if RuleRequirements::may_exceed(steps, values(), limit) => Lookup::Identity,
-            _ => Lookup::Whole,
+            0 => RuleLookup::Whole,
+            steps if RuleRequirements::may_exceed(steps, values(), limit) => RuleLookup::Identity,
+            _ => RuleLookup::Whole,
         }
     }
 
     /// The rules that may apply, in order.
-    pub(crate) fn find(&self, sought: &Sought<'_>, lookup: Lookup) -> Vec<usize> {
+    pub(crate) fn find(&self, sought: &Sought<'_>, lookup: RuleLookup) -> Vec<usize> {
         let mut found = Vec::new();
         if let Some(rules) = self.by_kind.get(sought.kind) {
             rules.collect(sought, lookup, &mut found);
@@ -164,26 +164,26 @@ impl KindRules {
         }
     }
 
-    fn collect(&self, sought: &Sought<'_>, lookup: Lookup, found: &mut Vec<usize>) {
+    fn collect(&self, sought: &Sought<'_>, lookup: RuleLookup, found: &mut Vec<usize>) {
         found.extend(&self.others);
         let mut all = |lists: &HashMap<Str, Vec<usize>>| found.extend(lists.values().flatten());
-        if lookup == Lookup::Kind || sought.is_unnamed {
+        if lookup == RuleLookup::Kind || sought.is_unnamed {
             all(&self.names);
         }
-        if lookup == Lookup::Kind {
+        if lookup == RuleLookup::Kind {
             all(&self.namespaces);
         }
-        if lookup != Lookup::Whole {
+        if lookup != RuleLookup::Whole {
             self.labels.values().for_each(&mut all);
             self.texts.values().for_each(&mut all);
         }
-        if lookup == Lookup::Kind {
+        if lookup == RuleLookup::Kind {
             return;
         }
         found.extend(sought.names.iter().filter_map(|name| self.names.get(*name)).flatten());
         let namespaces = sought.namespaces.iter();
         found.extend(namespaces.filter_map(|n| self.namespaces.get(n.as_str())).flatten());
-        if lookup == Lookup::Identity {
+        if lookup == RuleLookup::Identity {
             return;
         }
         for object in sought.objects() {

@@ -14,7 +14,7 @@ use crate::input::eval_env::EvalEnv;
 use crate::input::event::Event;
 use crate::output::effect::Effect;
 use crate::output::outcome::{RuleOutcome, Verdict};
-use crate::rule_index::{Entry, Lookup, RuleIndex, Sought};
+use crate::rule_index::{Entry, RuleIndex, RuleLookup, Sought};
 
 /// All rules of a host. It never changes: a host makes a new one and puts it in the old one's place, so
 /// that an event sees one set from beginning to end.
@@ -107,7 +107,7 @@ impl RuleSet {
         let sought = Sought::of(event, None);
         let parts = [&self.changing, &self.judging, &self.acting];
         let mut found: Vec<usize> =
-            parts.iter().flat_map(|part| part.find(&sought, Lookup::Identity)).collect();
+            parts.iter().flat_map(|part| part.find(&sought, RuleLookup::Identity)).collect();
         found.sort_unstable();
         let rules = found.into_iter().map(|at| &self.rules[at].rule);
         rules.filter(|rule| reaches(rule, event) && may_act(rule, event))
@@ -125,7 +125,7 @@ impl RuleSet {
         let sought = Sought::of(event, tier_snapshot);
         let lookup = match eval_env.limits.trace {
             0 => index.lookup_within(&sought, eval_env.limits.steps),
-            _ => Lookup::Kind,
+            _ => RuleLookup::Kind,
         };
         let mut found = index.find(&sought, lookup);
         found.retain(|at| *at >= from && reaches(&self.rules[*at].rule, event));
@@ -245,7 +245,8 @@ impl RuleSet {
         let mut outcomes = Vec::new();
         let mut done = None;
         let sought = Sought::of(event, None);
-        let lookup = if eval_env.limits.trace == 0 { Lookup::Identity } else { Lookup::Kind };
+        let lookup =
+            if eval_env.limits.trace == 0 { RuleLookup::Identity } else { RuleLookup::Kind };
         for at in self.acting.find(&sought, lookup) {
             let entry = &self.rules[at];
             if done == Some(entry.policy) || !reaches(&entry.rule, event) {
