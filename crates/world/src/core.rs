@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use kiln_apiserver::{ApiRequest, Response, Server, ServerHost, WebhookCall};
+use kiln_object::EngineNames;
 use kiln_value::Value;
 
 use crate::admission::Desk;
@@ -10,8 +11,8 @@ use crate::clock::{Ambience, locked};
 use crate::faults::FaultRates;
 use crate::timeline::{Timeline, TimelineEvent};
 
-/// The address at which the API server calls the replicas.
-pub(crate) const WEBHOOK_URL: &str = "https://kiln.world";
+/// The namespace that the engine lives in.
+pub(crate) const NAMESPACE: &str = "kyverno";
 
 /// What all parts share.
 pub(crate) struct Core {
@@ -129,7 +130,8 @@ impl ServerHost for WorldHost {
     }
 
     fn call(&self, call: &WebhookCall) -> Result<Vec<u8>, String> {
-        let Some(rest) = call.url.strip_prefix(WEBHOOK_URL) else {
+        let host = format!("https://{}.{NAMESPACE}.svc", EngineNames::default().service());
+        let Some(rest) = call.url.strip_prefix(&host) else {
             return Err(format!("Post {:?}: nothing answers at this address in a world", call.url));
         };
         let path = rest.split('?').next().unwrap_or_default();
@@ -143,6 +145,11 @@ impl ServerHost for WorldHost {
             return Err(format!("Post {:?}: no replica answers", call.url));
         };
         desk.review(&self.0, path, &call.body)
+    }
+
+    fn service(&self, namespace: &str, name: &str, port: i64) -> Option<String> {
+        let is_ours = namespace == NAMESPACE && name == EngineNames::default().service();
+        is_ours.then(|| format!("{name}.{namespace}.svc:{port}"))
     }
 }
 

@@ -18,6 +18,7 @@
 //! | `world` | [`World`]: acting on it, letting time pass, seeing what happened |
 //! | `replica`, `parts`, `around` | one process: its parts, when they have their turns, and what they share |
 //! | `core`, `clock` | what everything shares: server, time, chance |
+//! | `settling` | the turns of built-in controllers |
 //! | `admission` | what answers webhooks in the middle of a write |
 //! | `connection`, `admin` | ways to the server, with the faults of a story |
 //! | `follower`, `discovery`, `view` | watches, kinds, and what rules see |
@@ -47,6 +48,7 @@ mod faults;
 mod follower;
 mod parts;
 mod replica;
+mod settling;
 mod timeline;
 mod view;
 mod world;

@@ -12,7 +12,7 @@ use crate::admission::{Desk, DeskState};
 use crate::around::{Around, Connections, Identity, Knowledge, Known, Timers};
 use crate::clock::locked;
 use crate::connection::{Connection, Link};
-use crate::core::Core;
+use crate::core::{Core, NAMESPACE};
 use crate::discovery::discover;
 use crate::parts::cleanup::{CleanupPart, TtlPart};
 use crate::parts::controller::ControllerPart;
@@ -102,7 +102,7 @@ impl Replica {
         let identity = Identity {
             replica,
             name: format!("kiln-{replica}-{life}"),
-            namespace: "kyverno".to_owned(),
+            namespace: NAMESPACE.to_owned(),
             names: EngineNames::default(),
         };
         let link = Arc::new(Link::default());

@@ -19,6 +19,7 @@ use crate::core::{Core, WorldHost};
 use crate::discovery::discover;
 use crate::faults::FaultRates;
 use crate::replica::{PartName, Replica};
+use crate::settling::Settling;
 use crate::timeline::{TimelineEntry, TimelineEvent};
 
 /// When worlds begin unless they are told: 2026-01-01T00:00:00Z, in milliseconds since 1970.
@@ -138,8 +139,8 @@ pub struct World {
     options: WorldOptions,
     /// The turns that are still to be had in this round.
     round: Vec<(usize, PartName)>,
-    /// The revision that built-in controllers have seen.
-    settled: u64,
+    /// The turns of built-in controllers.
+    settling: Settling,
     /// How many processes were started.
     lives: u64,
     /// What was served when it was last asked.
@@ -175,7 +176,7 @@ impl World {
             replicas: Vec::new(),
             options: options.clone(),
             round: Vec::new(),
-            settled: 0,
+            settling: Settling::default(),
             lives: 0,
             kinds: Mutex::default(),
         }
@@ -379,7 +380,7 @@ impl World {
     /// The next time at which something is to be done; looks that heal lost events do not count.
     pub fn next_time(&self) -> Option<u64> {
         let timers = self.replicas.iter().map(Replica::timers);
-        timers.filter_map(|timers| timers.work).min()
+        timers.filter_map(|timers| timers.work).chain(self.settling.next_time()).min()
     }
 
     /// The next time at which a replica looks whether all is well.
@@ -472,13 +473,14 @@ impl World {
 
     /// Lets built-in controllers do their work; whether something was written since they last did.
     fn settle(&mut self) -> bool {
-        let before = self.server.revision();
-        if before == self.settled {
+        let (before, now) = (self.server.revision(), self.now());
+        if !self.settling.is_due(before, now) {
             return false;
         }
         self.server.settle();
-        self.settled = self.server.revision();
-        self.settled != before
+        let after = self.server.revision();
+        self.settling.had(after);
+        after != before
     }
 
     // === faults ===

@@ -12,7 +12,6 @@ use kiln_replica::webhooks::{COMPARE, PublishedWebhooks, registered};
 
 use crate::admission::DeskState;
 use crate::around::{Around, Seen, Timers};
-use crate::core::WEBHOOK_URL;
 
 /// How long to wait after a failure.
 const AGAIN: u64 = 2_000;
@@ -79,7 +78,11 @@ fn lay_out(around: &Around) -> Vec<kiln_value::Value> {
     let sound = others.filter_map(|policy| policy.compiled.clone().ok());
     let exceptions = settings.in_force(&stored.exceptions);
     let hooks = Hooks::new(sound, &exceptions, &kinds, &settings);
-    let address = Address::Url(WEBHOOK_URL.to_owned());
+    let address = Address::Service {
+        namespace: around.identity.namespace.as_str().into(),
+        name: around.identity.names.service().into(),
+        port: 443,
+    };
     let wanted = configurations(&hooks, &settings, &address, CA_BUNDLE);
     around.desk.set(DeskState {
         hooks,

@@ -174,3 +174,37 @@ fn same_seed_gives_the_same_world() {
     };
     assert_eq!(told(7), told(7));
 }
+
+#[test]
+fn namespace_in_which_everything_is_denied_holds_nothing_up() {
+    let mut world = world(&WorldOptions::default());
+    apply(
+        &mut world,
+        "
+apiVersion: kyverno.io/v1
+kind: ClusterPolicy
+metadata: {name: frozen}
+spec:
+  background: false
+  rules:
+  - name: frozen
+    match: {any: [{resources: {kinds: ['*'], namespaceSelector: {matchLabels: {frozen: 'yes'}}}}]}
+    validate: {failureAction: Enforce, message: it is frozen, deny: {}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: ice, labels: {frozen: 'yes'}}}
+",
+    );
+    let map = objects("{apiVersion: v1, kind: ConfigMap, metadata: {name: m}}").remove(0);
+    assert!(world.apply(&map, "ice").unwrap_err().message.contains("it is frozen"));
+    world.run_now();
+    world.apply(&map, "default").unwrap();
+    world.run_now();
+    let account = id("v1", "ServiceAccount", "ice", "default");
+    assert_eq!(world.get(&account).unwrap(), None);
+    world.delete(&id("kyverno.io/v1", "ClusterPolicy", "", "frozen")).unwrap();
+    let limit = world.now() + 120_000;
+    world.run_until(limit);
+    world.apply(&map, "ice").unwrap();
+    world.run_now();
+    assert!(world.get(&account).unwrap().is_some(), "the namespace gets what every one has");
+}
