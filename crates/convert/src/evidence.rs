@@ -119,7 +119,9 @@ pub fn verdicts(
             let mut examples = vec![None; rule.differences.len()];
             let mut found = Vec::new();
             let mut summary = EvidenceSummary::default();
+            let mut reached = 0;
             for (evidence, mutants) in parts {
+                reached += evidence.reached;
                 summary.inputs += evidence.inputs;
                 summary.branches += evidence.covered;
                 summary.one_sided.extend(evidence.one_sided.iter().cloned());
@@ -147,6 +149,15 @@ pub fn verdicts(
                         (None, None) => found.push(difference.clone()),
                     }
                 }
+            }
+            // Requests that no rule is about show nothing.
+            if reached == 0 {
+                rule.differences.push(Difference::other(
+                    "all requests: none of those that were generated reaches the rule",
+                    "nothing was compared; compare both policies on objects of your own",
+                    CoveredRequests::Untried,
+                ));
+                examples.push(None);
             }
             let is_equal = found.is_empty() && rule.differences.is_empty();
             let verdict = if is_equal { Verdict::Equal } else { Verdict::EqualExcept };

@@ -58,6 +58,8 @@ pub struct FoundDifference {
 pub struct Evidence {
     /// How many inputs were tried.
     pub inputs: usize,
+    /// For how many of them a rule of one side acted or decided something.
+    pub reached: usize,
     pub differences: Vec<FoundDifference>,
     /// Steps of both traces that gave both answers.
     pub covered: usize,
@@ -81,9 +83,9 @@ impl DifferenceKind {
 }
 
 impl Evidence {
-    /// Whether both sides decide every input alike and leave the same objects.
+    /// Whether both sides decide every input alike and leave the same objects. Inputs that reach no rule show nothing.
     pub fn is_equal(&self) -> bool {
-        self.differences.is_empty()
+        self.differences.is_empty() && self.reached > 0
     }
 }
 
@@ -97,7 +99,7 @@ pub fn compare(comparison: &Comparison<'_>) -> Evidence {
     let mut branches = Branches::new();
     let mut found: BTreeMap<(DifferenceKind, Word, Word, bool), FoundDifference> = BTreeMap::new();
     let mut kept = Vec::new();
-    let (mut tried, mut quiet, mut seen) = (0, 0, 0);
+    let (mut tried, mut reached, mut quiet, mut seen) = (0, 0, 0, 0);
     let judges = comparison.old.judges() || comparison.new.judges();
     let mut given = comparison.given.iter().cloned();
     while tried < comparison.inputs && (quiet < PATIENCE || tried < comparison.inputs / 3) {
@@ -105,6 +107,7 @@ pub fn compare(comparison: &Comparison<'_>) -> Evidence {
         tried += 1;
         let old = run(comparison.old, &input, comparison.kinds, Some(&mut branches));
         let new = run(comparison.new, &input, comparison.kinds, Some(&mut branches));
+        reached += usize::from([&old, &new].iter().any(|one| one.was_reached()));
         let answers: usize = branches.values().flatten().filter(|answer| **answer).count();
         let is_news = answers > seen;
         seen = answers;
@@ -149,7 +152,7 @@ pub fn compare(comparison: &Comparison<'_>) -> Evidence {
         .filter(|(_, answers)| !(answers[0] && (answers[1] || answers[2])))
         .map(|(name, _)| name.clone())
         .collect();
-    Evidence { inputs: tried, differences, covered, one_sided, kept }
+    Evidence { inputs: tried, reached, differences, covered, one_sided, kept }
 }
 
 /// In which way two outcomes differ. Words in reports count where some rule checks objects: elsewhere they only say what

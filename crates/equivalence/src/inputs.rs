@@ -10,6 +10,7 @@ use kiln_value::{Map, Str, Value, value};
 use crate::PolicySide;
 use crate::chance::Chance;
 use crate::sketch::{self, Fullness, Sketch};
+use crate::trigger_hints::{self, TriggerHint};
 use crate::words::Words;
 
 /// A request, and what the cluster has.
@@ -65,6 +66,8 @@ pub(crate) struct InputMaker<'m> {
     names: Vec<String>,
     namespaces: Vec<String>,
     users: Vec<User>,
+    /// What rules ask of objects besides the kind.
+    hints: Vec<TriggerHint>,
     chance: Chance,
     made: usize,
 }
@@ -143,6 +146,8 @@ impl<'m> InputMaker<'m> {
             admin.cluster_roles = vec!["cluster-admin".into()];
             users.push(admin);
         }
+        let rules = sides.iter().flat_map(|side| side.rules.rules());
+        let hints = rules.flat_map(trigger_hints::of_rule).collect();
         InputMaker {
             words,
             kinds,
@@ -151,6 +156,7 @@ impl<'m> InputMaker<'m> {
             names,
             namespaces,
             users,
+            hints,
             chance: Chance::new(seed),
             made: 0,
         }
@@ -184,11 +190,15 @@ impl<'m> InputMaker<'m> {
             "exec" | "attach" | "portforward" | "proxy" => Operation::Connect,
             _ => operation,
         };
-        let object = self.object(at, fullness);
+        let hint = self.hint();
+        let object = self.object(at, fullness, hint.as_ref());
         let old_object = (operation == Operation::Update).then(|| {
             let mut old = match self.chance.percent(40) {
                 true => object.clone(),
-                false => self.object(at, Fullness::Some),
+                false => {
+                    let hint = self.hint();
+                    self.object(at, Fullness::Some, hint.as_ref())
+                }
             };
             for field in ["name", "namespace"] {
                 if let Some(value) = object.get_path(["metadata", field]).cloned() {
@@ -198,7 +208,7 @@ impl<'m> InputMaker<'m> {
             old
         });
         let user = self.chance.pick(&self.users.clone()).cloned();
-        let mut others = self.others(&object);
+        let mut others = self.others(&object, hint.as_ref());
         if let Some(user) = &user {
             others.extend(user.cluster_roles.iter().map(|role| binding(user, role)));
         }
@@ -219,7 +229,15 @@ impl<'m> InputMaker<'m> {
         })
     }
 
-    fn object(&mut self, at: usize, fullness: Fullness) -> Value {
+    /// Mostly something that some rule asks for; of inputs without it, rules see that it is missing.
+    fn hint(&mut self) -> Option<TriggerHint> {
+        if self.hints.is_empty() || self.chance.percent(25) {
+            return None;
+        }
+        self.chance.pick(&self.hints).cloned()
+    }
+
+    fn object(&mut self, at: usize, fullness: Fullness, hint: Option<&TriggerHint>) -> Value {
         let target = &self.targets[at];
         let (gvk, namespaced) = (target.gvk.clone(), target.namespaced);
         let body = target.sketch.fill(fullness, &mut self.chance);
@@ -230,6 +248,9 @@ impl<'m> InputMaker<'m> {
         };
         let mut object = whole(&gvk, &name, namespace.filter(|_| namespaced), body);
         name_containers_apart(&mut object);
+        if let Some(hint) = hint {
+            hint.apply(&mut object, namespaced);
+        }
         if self.words.names.contains("uid") {
             let _ = object.set(["metadata", "uid"], "11111111-1111-4111-8111-111111111111");
         }
@@ -237,7 +258,7 @@ impl<'m> InputMaker<'m> {
     }
 
     /// The namespace of an object, and objects that policies read.
-    fn others(&mut self, object: &Value) -> Vec<Value> {
+    fn others(&mut self, object: &Value, hint: Option<&TriggerHint>) -> Vec<Value> {
         let mut others = Vec::new();
         let namespaces: Vec<String> = object
             .str_at(["metadata", "namespace"])
@@ -256,9 +277,13 @@ impl<'m> InputMaker<'m> {
                     labels.insert(key.as_str(), text.as_str());
                 }
             }
-            others.push(value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
+            let mut stored = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
                 "name": namespace.as_str(), "labels": labels.clone(), "annotations": labels,
-            }}));
+            }});
+            if let Some(hint) = hint {
+                trigger_hints::add(&mut stored, "labels", &hint.namespace_labels);
+            }
+            others.push(stored);
         }
         let read = self.read.clone();
         for (gvk, sketch) in &read {

@@ -9,6 +9,7 @@
 //! | `words` | what policies mention: fields, constants, paths |
 //! | `sketch` | what objects of a kind may look like |
 //! | `inputs` | requests, and the objects that are there then |
+//! | `trigger_hints` | labels, names and namespaces that rules ask of their triggers |
 //! | `outcome` | what policies make of an input |
 //! | `compare` | both sides on the same inputs |
 //! | `minimise` | counter-examples made small |
@@ -24,6 +25,7 @@ mod mutants;
 mod outcome;
 mod required_fields;
 mod sketch;
+mod trigger_hints;
 mod words;
 
 use std::sync::Arc;

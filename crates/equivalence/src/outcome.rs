@@ -44,12 +44,18 @@ pub struct PolicyOutcome {
     pub made: BTreeMap<String, Value>,
     /// What rules say about it.
     pub messages: Vec<String>,
+    /// Whether a rule applied, and was not skipped.
+    reached: bool,
 }
 
 impl PolicyOutcome {
     /// Whether a policy that enforces would refuse the request. What cannot be evaluated is refused, too.
     pub fn refuses(&self) -> bool {
         matches!(self.word, Word::Fail | Word::Error)
+    }
+
+    pub(crate) fn was_reached(&self) -> bool {
+        self.reached
     }
 }
 
@@ -106,7 +112,9 @@ fn folded(rules: &RuleSet, outcomes: &[RuleOutcome], object: Option<Value>) -> P
     let mut word = Word::Skip;
     let mut made = BTreeMap::new();
     let mut messages = Vec::new();
+    let mut reached = false;
     for outcome in outcomes {
+        reached |= !matches!(outcome.status(), Status::Skip | Status::NoMatch);
         // What runs after an object is stored keeps none from being stored, whatever becomes of it.
         let refuses = rules.rule(&outcome.rule).is_none_or(|rule| rule.program.acts_at_admission());
         let found = match outcome.status() {
@@ -139,7 +147,7 @@ fn folded(rules: &RuleSet, outcomes: &[RuleOutcome], object: Option<Value>) -> P
             }
         }
     }
-    PolicyOutcome { word, object, made, messages }
+    PolicyOutcome { word, object, made, messages, reached }
 }
 
 /// A generated object without what says which policy made it.

@@ -18,7 +18,7 @@ use crate::ui::{Ui, counted};
 /// Runs both on generated requests, whatever languages they are written in: kinds and fields that they name, the constants
 /// in them and their boundaries, missing fields, empty lists, updates, deletions and users. Prints the smallest request of
 /// each kind that they treat differently. Exits with code 1 if they decide a request differently or leave other objects;
-/// with --strict, also if only the results in reports differ.
+/// with --strict, also if only the results in reports differ. Exits with code 1, too, if no generated request reaches a rule.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// File or directory with the first policy, or several that are taken together
@@ -61,7 +61,12 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     show(ui, &evidence)?;
     let counts = |kind: DifferenceKind| args.strict || kind != DifferenceKind::Report;
     let differs = evidence.differences.iter().any(|found| counts(found.kind));
-    Ok(if differs { CommandOutcome::Negative } else { CommandOutcome::Done })
+    // What was not compared is not equal.
+    Ok(if differs || evidence.reached == 0 {
+        CommandOutcome::Negative
+    } else {
+        CommandOutcome::Done
+    })
 }
 
 fn side(
@@ -86,6 +91,7 @@ fn show(ui: &Ui, evidence: &Evidence) -> Result<(), CommandFailure> {
         ui.document(&json!({
             "equal": evidence.is_equal(),
             "inputs": evidence.inputs,
+            "reached": evidence.reached,
             "branches": evidence.covered,
             "unreached": evidence.one_sided,
             "differences": evidence.differences.iter().map(found_json).collect::<Vec<_>>(),
@@ -99,6 +105,7 @@ fn show(ui: &Ui, evidence: &Evidence) -> Result<(), CommandFailure> {
     let tried = counted(evidence.inputs, "request", "requests");
     let branches = counted(evidence.covered, "branch", "branches");
     let verdict = match evidence.differences.len() {
+        0 if evidence.reached == 0 => "not compared, no request reaches a rule".to_owned(),
         0 => "equal".to_owned(),
         count => counted(count, "difference", "differences"),
     };

@@ -59,6 +59,28 @@ impl WildcardSelector {
         requirements.filter(|one| one.asks_for_a_value()).map(|one| (one.key(), one.values()))
     }
 
+    /// Labels of an object that it selects, unless its requirements exclude each other.
+    pub fn example_labels(&self) -> Vec<(String, String)> {
+        let plain = self.plain.requirements().iter().filter_map(|one| {
+            let value = one.values().first();
+            let value = match one.operator() {
+                SelectorOperator::Equals
+                | SelectorOperator::DoubleEquals
+                | SelectorOperator::In => value?.clone(),
+                SelectorOperator::Exists => "true".to_owned(),
+                SelectorOperator::GreaterThan => (value?.parse::<i64>().ok()? + 1).to_string(),
+                SelectorOperator::LessThan => (value?.parse::<i64>().ok()? - 1).to_string(),
+                SelectorOperator::NotEquals
+                | SelectorOperator::NotIn
+                | SelectorOperator::DoesNotExist => return None,
+            };
+            Some((one.key().to_owned(), value))
+        });
+        let instance = |wildcard: &str| wildcard.replace(['*', '?'], "x");
+        let patterns = self.patterns.iter().map(|one| (instance(&one.key), instance(&one.value)));
+        plain.chain(patterns).collect()
+    }
+
     /// Whether it selects an object with these labels.
     ///
     /// # Errors
@@ -103,6 +125,22 @@ mod tests {
         }
         let nothing = WildcardSelector::from_value(&value!(null)).unwrap();
         assert_eq!(nothing.matches(labels.as_map()), Ok(false));
+    }
+
+    #[test]
+    fn objects_with_the_labels_of_an_example_are_selected() {
+        let selector = value!({"matchLabels": {"app": "web", "team-?": "a*"}, "matchExpressions": [
+            {"key": "tier", "operator": "In", "values": ["front", "back"]},
+            {"key": "owner", "operator": "Exists"},
+            {"key": "old", "operator": "DoesNotExist"},
+            {"key": "zone", "operator": "NotIn", "values": ["x"]},
+        ]});
+        let selector = WildcardSelector::from_value(&selector).unwrap();
+        let labels = selector.example_labels();
+        assert_eq!(labels.len(), 4, "{labels:?}");
+        let labels: Map =
+            labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(selector.matches(Some(&labels)), Ok(true));
     }
 
     #[test]
