@@ -2,6 +2,7 @@
 
 mod accept;
 mod bench;
+mod beside_kyverno;
 mod cargo;
 mod chart;
 mod cluster;
@@ -19,6 +20,7 @@ mod readme;
 mod record;
 mod test;
 mod upgrade;
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -64,6 +66,10 @@ enum Command {
     Kubernetes(kubernetes::Args),
     /// Do to a running engine what networks, servers and people do, in the long form
     Faults(faults::Args),
+    /// Build Kiln Studio, the web application; run its stories in a browser
+    Web(web::Args),
+    /// Run Kyverno's own controllers beside Kiln in a cluster that refuses Kyverno's old kinds
+    BesideKyverno,
     /// Upgrade from an earlier version on a real control plane, with downstreams and requests
     Upgrade(upgrade::Args),
     /// Build the servers that live tests run on, if they are not there yet
@@ -83,6 +89,7 @@ fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args).map(|()| true),
+        Command::BesideKyverno => beside_kyverno::run(),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Cluster(args) => cluster::run(&args).map(|()| true),
         Command::Chart(args) => chart::run(&args),
@@ -94,6 +101,7 @@ fn main() -> ExitCode {
         Command::Kubernetes(args) => kubernetes::run(&args),
         Command::Record(args) => record::run(&args).map(|()| true),
         Command::Upgrade(args) => upgrade::run(&args),
+        Command::Web(args) => web::run(&args),
         Command::Servers => cluster::built("servers", Binaries::find().map(|_| ())),
         Command::SuiteRunner => cluster::built("runner of the suites", chainsaw().map(|_| ())),
         Command::Accept(args) => accept::run(&args),

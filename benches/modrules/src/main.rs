@@ -95,7 +95,7 @@ fn render() -> Outcome {
     let environment = TemplateEnvironment::default();
     let render = || template.render_fields(&fields, &environment).unwrap();
     let check = render();
-    often(render).check(check)
+    often(render).check(check.text)
 }
 
 fn deployment() -> Value {

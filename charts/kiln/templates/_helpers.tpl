@@ -71,7 +71,7 @@ but Go's templates and sprig, so that tests render them without Helm as well.
 {{- define "kiln.image" -}}
 {{- $image := .Values.image -}}
 {{- if not $image.repository -}}
-{{- fail "image.repository is required: no image of Kiln is published. Build one, push it to a registry that your nodes reach, and set --set image.repository=REGISTRY/kiln (see docs/guides/production.md)" -}}
+{{- fail "image.repository is required: no image of Kiln is published. Build one, push it to a registry that your nodes reach, and give --set image.repository=REGISTRY/kiln (see docs/guides/production.md)" -}}
 {{- end -}}
 {{- if $image.digest -}}
 {{- toRawJson (printf "%s@%s" $image.repository $image.digest) -}}

@@ -22,6 +22,7 @@ use kiln_value::{Str, Value};
 use crate::hook_group::{HookGroup, MODRULES, set_of, with_rules_of};
 use crate::review::{Response, ReviewRequest, namespace_of, sent_kind};
 use crate::settings::Settings;
+use crate::shadows::{ShadowPair, ShadowResult, Shadows};
 use crate::validation::{self, Answering, ValidationResult, ValidationRules, Wording};
 use crate::webhooks::{joined_selectors, only_in, webhook_rules};
 
@@ -41,6 +42,8 @@ pub struct Hook {
     warns: Vec<Str>,
     /// What policies need to know that no watch tells.
     needs: BTreeMap<PolicyId, Needs>,
+    /// What is evaluated beside its rules, without effect.
+    shadows: Vec<ShadowPair>,
 }
 
 /// Where a webhook is, and when it is called: an entry of a webhook configuration.
@@ -86,6 +89,10 @@ impl Needs {
     }
 
     /// Whether a rule of the policy needs what only this request knows, so that it must not be lost.
+    ///
+    /// Such a request is stored before it is answered, which costs the user a write, and may cost a refusal if that write
+    /// fails. So no is the answer wherever a watch or a list tells the controller the same later; yes in doubt, since a request that
+    /// is lost loses a trigger without a word.
     fn hold(&self, rule: &Rule, hint: &ObservedRequest) -> bool {
         let operation = hint.operation;
         if hint.stores_nothing() {
@@ -143,6 +150,8 @@ pub struct Reviewed {
     pub results: Vec<ValidationResult>,
     /// There are rules that check the object and have no part in the answer: [`Hooks::audit`] evaluates them.
     pub audits: bool,
+    /// There are shadows of its rules: [`Hooks::shadows`] compares both.
+    pub shadowed: bool,
     /// The request was not evaluated: it is of a kind, or by a user, that is excluded.
     pub passed_over: bool,
     /// Something went wrong in Kiln itself.
@@ -161,6 +170,7 @@ impl Hooks {
         settings: &Settings,
     ) -> Self {
         let mut groups: BTreeMap<HookGroup, Vec<Arc<Policy>>> = BTreeMap::new();
+        let (shadows, policies) = Shadows::taken_from(policies);
         for policy in policies {
             // Cleanup policies run on a schedule: they need no webhook.
             if policy.delivery.off || policy.is_scheduled() {
@@ -182,7 +192,14 @@ impl Hooks {
         let mut hooks = Hooks::default();
         for (group, members) in &groups {
             let distinct = groups.keys().filter(|other| group.would_share_name(other)).count() > 1;
-            let hook = Hook::new(group, members, distinct, exceptions, kinds, settings);
+            let mut hook = Hook::new(group, members, distinct, exceptions, kinds, settings);
+            hook.shadows = shadows.pairs(members, exceptions);
+            // What only a shadow is about is asked about, too.
+            let also: Vec<_> = members.iter().flat_map(|policy| shadows.of(policy)).collect();
+            if !also.is_empty() {
+                let all: Vec<_> = members.iter().chain(also).cloned().collect();
+                hook.webhook.rules = webhook_rules(&all, kinds);
+            }
             hooks.by_path.insert(hook.webhook.path.clone(), hooks.hooks.len());
             hooks.hooks.push(hook);
         }
@@ -261,17 +278,37 @@ impl Hooks {
         }
         found
     }
+
+    /// Compares the rules that a request reaches with their shadows. Nothing comes of it but these results.
+    pub fn shadows(
+        &self,
+        path: &str,
+        request: &ReviewRequest,
+        eval_env: &EvalEnv<'_>,
+        settings: &Settings,
+    ) -> Vec<ShadowResult> {
+        let mut found = Vec::new();
+        for hook in self.at(path).into_iter().filter(|hook| !hook.shadows.is_empty()) {
+            let mut event = request.event.clone();
+            if let Visibility::Visible = hook.look(&mut event, eval_env, settings) {
+                found
+                    .extend(hook.shadows.iter().filter_map(|pair| pair.compared(&event, eval_env)));
+            }
+        }
+        found
+    }
 }
 
 /// The families whose hooks have their policies in their paths.
 const FAMILIES: [&str; 6] = ["gpol", "ngpol", "mpol", "nmpol", "vpol", "nvpol"];
 
-impl Hook {
-    fn new(
+impl HookCall {
+    /// When and where the rules of a group are asked: whenever any policy of the group is to be, within what the settings
+    /// and selectors leave to it.
+    fn of(
         group: &HookGroup,
         members: &[Arc<Policy>],
         distinct: bool,
-        exceptions: &[Arc<Exception>],
         kinds: &Kinds,
         settings: &Settings,
     ) -> Self {
@@ -290,13 +327,14 @@ impl Hook {
         let first = deliveries().next();
         let selector = |key: fn(&Delivery) -> Option<&Value>| first.and_then(key);
         let match_conditions = deliveries().flat_map(|r| r.match_conditions.list.iter());
-        let webhook = HookCall {
+        HookCall {
             name,
             path,
             purpose: group.purpose,
             failure: group.failure,
             timeout: deliveries().filter_map(Delivery::timeout_seconds).max().unwrap_or(TIMEOUT),
             match_conditions: settings
+                .webhooks
                 .match_conditions
                 .iter()
                 .chain(match_conditions)
@@ -304,19 +342,32 @@ impl Hook {
                 .collect(),
             exact: deliveries().any(|r| r.exact),
             namespace_selector: joined_selectors([
-                Some(&settings.namespace_selector),
+                Some(&settings.webhooks.namespace_selector),
                 selector(|r| r.namespace_selector.as_ref()),
                 own.as_ref(),
             ]),
             object_selector: joined_selectors([
-                Some(&settings.object_selector),
+                Some(&settings.webhooks.object_selector),
                 selector(|r| r.object_selector.as_ref()),
                 None,
             ]),
             rules: webhook_rules(members, kinds),
             reinvoked: group.purpose == Purpose::Mutate
                 && group.family.is_none_or(|family| family == MODRULES),
-        };
+        }
+    }
+}
+
+impl Hook {
+    fn new(
+        group: &HookGroup,
+        members: &[Arc<Policy>],
+        distinct: bool,
+        exceptions: &[Arc<Exception>],
+        kinds: &Kinds,
+        settings: &Settings,
+    ) -> Self {
+        let webhook = HookCall::of(group, members, distinct, kinds, settings);
         Hook {
             webhook,
             unfiltered: group.family == Some(MODRULES),
@@ -348,6 +399,7 @@ impl Hook {
                 .map(|policy| policy.id.key().into())
                 .collect(),
             needs: members.iter().map(|policy| (policy.id.clone(), Needs::of(policy))).collect(),
+            shadows: Vec::new(),
         }
     }
 
@@ -359,16 +411,20 @@ impl Hook {
     ) -> Reviewed {
         let mut event = request.event.clone();
         match self.look(&mut event, eval_env, settings) {
-            Visibility::Visible => match self.webhook.purpose {
-                Purpose::Mutate => self.mutate(&event, eval_env),
-                Purpose::Observe => {
-                    let validated = self.validate(&event, eval_env);
-                    if !validated.response.is_allowed() {
-                        return validated;
+            Visibility::Visible => {
+                let reviewed = match self.webhook.purpose {
+                    Purpose::Mutate => self.mutate(&event, eval_env),
+                    Purpose::Observe => {
+                        let validated = self.validate(&event, eval_env);
+                        match validated.response.is_allowed() {
+                            true => self.observe(&event, eval_env.kinds, false).after(validated),
+                            false => validated,
+                        }
                     }
-                    self.observe(&event, eval_env.kinds, false).after(validated)
-                }
-            },
+                };
+                let shadowed = self.shadows.iter().any(|pair| pair.concerns(&event));
+                Reviewed { shadowed, ..reviewed }
+            }
             // The stored object does not say that it is excluded.
             Visibility::Excluded { by_user: true } if self.webhook.purpose == Purpose::Observe => {
                 Reviewed { passed_over: true, ..self.observe(&event, eval_env.kinds, true) }
@@ -525,6 +581,7 @@ impl Reviewed {
         self.ran.splice(0..0, earlier.ran);
         self.results.splice(0..0, earlier.results);
         self.audits |= earlier.audits;
+        self.shadowed |= earlier.shadowed;
         self.panicked |= earlier.panicked;
         self
     }

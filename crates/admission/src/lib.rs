@@ -14,12 +14,13 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`settings`] | the ConfigMap that users set things with |
+//! | [`settings`], `setting_values` | the ConfigMap that users set things with; the texts of its keys as values |
 //! | [`reporting`] | its part about policy reports and the scan of stored objects |
 //! | [`review`] | the wire: AdmissionReviews in and out |
 //! | [`hooks`], `hook_group` | which rules answer at which path, and what they answer |
 //! | [`simulate`] | the same for a simulated write, for commands that only report |
 //! | [`validation`] | what rules that check objects answer, and in which words |
+//! | [`shadows`] | policies that are evaluated beside others, without effect |
 //! | [`webhooks`], `named_resources` | the webhook configurations that the rules need |
 //! | [`native_policies`] | policies in the form that the API server runs itself |
 //! | [`policies`], [`access`] | whether a policy may be stored, and the rights that it needs |
@@ -35,14 +36,19 @@ mod needs;
 pub mod policies;
 pub mod reporting;
 pub mod review;
+mod setting_values;
 pub mod settings;
+pub mod shadows;
 pub mod simulate;
 pub mod validation;
 pub mod webhooks;
 
 pub use hooks::{Hook, HookCall, Hooks, Purpose, Reviewed};
+pub use kiln_equivalence::DifferenceKind;
 pub use reporting::Reporting;
 pub use review::{BadReview, Response, ReviewRequest};
+pub use setting_values::SettingError;
 pub use settings::Settings;
+pub use shadows::ShadowResult;
 pub use simulate::SimulatedWrite;
 pub use validation::ValidationResult;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use kiln_diagnostic::Severity;
 use kiln_dialects::{PolicyHost, compile_for};
 use kiln_object::{EngineNames, Kinds, metadata};
-use kiln_rules::{AdmissionPart, Exception, Exempts, Filter, Filters, Operation, Policy};
+use kiln_rules::{AdmissionPart, Exception, Exempts, Filter, Filters, Operation, Policy, Rule};
 use kiln_text::wildcard;
 use kiln_value::{Map, Str, Value, value};
 use kiln_yaml::{Document, ReadOptions};
@@ -28,9 +28,33 @@ pub struct NativePolicy {
 pub enum NativeForm {
     /// Nothing is asked for.
     Unasked,
-    /// It is asked for, and cannot be: why.
-    Impossible(String),
+    /// It is asked for, and cannot be.
+    Impossible(NativeObstacle),
     Possible(Box<NativePolicy>),
+}
+
+/// Why the API server cannot be given a policy. Kyverno's words, where it has any.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NativeObstacle {
+    /// Rules for what makes Pods would be missing.
+    #[error("pod controllers autogen is enabled.")]
+    Autogen,
+    #[error("PolicyException {0} allows some values, or ends by itself.")]
+    PartialException(Str),
+    #[error("PolicyException {0} exempts everything.")]
+    WholeException(Str),
+    #[error("PolicyException {0} is configured.")]
+    RuleException(Str),
+    #[error("multiple rules are not applicable.")]
+    SeveralRules,
+    /// Something of the rule that Kubernetes' policies cannot say.
+    #[error("{0} not applicable.")]
+    Inexpressible(&'static str),
+    #[error("multiple 'all' in the {0} block is not applicable.")]
+    SeveralAll(&'static str),
+    /// The API server has fewer functions than policies have here.
+    #[error("the API server would refuse it: {0}.")]
+    Refused(String),
 }
 
 const VERSION: &str = "admissionregistration.k8s.io/v1";
@@ -69,24 +93,20 @@ pub fn native_form(
     let checked = built.map(|specs| named(stored, compiled, specs, names)).and_then(checked);
     match checked {
         Ok(native) => NativeForm::Possible(Box::new(native)),
-        Err(why) => {
-            NativeForm::Impossible(format!("skip generating ValidatingAdmissionPolicy: {why}"))
-        }
+        Err(obstacle) => NativeForm::Impossible(obstacle),
     }
 }
 
 /// The specs of the policy and its binding.
 type Specs = (Map, Map);
 
-const VARIANTS: &str = "pod controllers autogen is enabled.";
-
 fn of_validating_policy(
     stored: &Value,
     compiled: &Policy,
     exceptions: &[&Arc<Exception>],
-) -> Result<Specs, String> {
+) -> Result<Specs, NativeObstacle> {
     if compiled.rules.len() > 1 {
-        return Err(VARIANTS.to_owned());
+        return Err(NativeObstacle::Autogen);
     }
     let spec = stored.get("spec").unwrap_or(&Value::Null);
     let mut policy = Map::new();
@@ -114,13 +134,10 @@ fn of_validating_policy(
 
 /// The condition that an exception does not mean the object. All of its conditions must hold for that, so it is their
 /// conjunction that is negated.
-fn without(exception: &Exception, number: usize) -> Result<Value, String> {
+fn without(exception: &Exception, number: usize) -> Result<Value, NativeObstacle> {
     let whole = matches!(exception.exempts, Exempts::All(_));
     if !whole || exception.expires.is_some() || exception.include.is_some() {
-        return Err(format!(
-            "PolicyException {} allows some values, or ends by itself.",
-            exception.name
-        ));
+        return Err(NativeObstacle::PartialException(exception.name.clone()));
     }
     let all: Vec<String> = exception
         .conditions
@@ -128,7 +145,7 @@ fn without(exception: &Exception, number: usize) -> Result<Value, String> {
         .map(|condition| format!("({})", condition.expression.program.source()))
         .collect();
     if all.is_empty() {
-        return Err(format!("PolicyException {} exempts everything.", exception.name));
+        return Err(NativeObstacle::WholeException(exception.name.clone()));
     }
     Ok(value!({
         "name": format!("exception-{number}"),
@@ -141,64 +158,17 @@ fn of_rule(
     compiled: &Policy,
     exceptions: &[&Arc<Exception>],
     kinds: &Kinds,
-) -> Result<Specs, String> {
-    let [rule] = rules else { return Err("multiple rules are not applicable.".to_owned()) };
-    let [meant] = &compiled.rules[..] else { return Err(VARIANTS.to_owned()) };
+) -> Result<Specs, NativeObstacle> {
+    let [rule] = rules else { return Err(NativeObstacle::SeveralRules) };
+    let [meant] = &compiled.rules[..] else { return Err(NativeObstacle::Autogen) };
     if let Some(exception) = exceptions.first() {
-        return Err(format!("PolicyException {} is configured.", exception.name));
+        return Err(NativeObstacle::RuleException(exception.name.clone()));
     }
     let overrides = rule.get_path(["validate", "failureActionOverrides"]).and_then(Value::as_list);
     if overrides.is_some_and(|list| !list.is_empty()) {
-        return Err("failureActionOverrides are not applicable.".to_owned());
+        return Err(NativeObstacle::Inexpressible("failureActionOverrides are"));
     }
-    let written = |part: &str| -> Vec<Value> {
-        let block = rule.get(part).unwrap_or(&Value::Null);
-        let lists = ["any", "all"].into_iter().filter_map(|key| block.get(key)?.as_list());
-        let mut all: Vec<Value> = lists.flat_map(|list| list.iter()).cloned().collect();
-        if block.get("resources").is_some() {
-            all.push(block.clone());
-        }
-        all
-    };
-    let mut constraints = Map::new();
-    let included = matched(&meant.trigger.include, true, kinds)?;
-    constraints.insert("resourceRules", Value::from(included));
-    let excluded = matched(&meant.trigger.exclude, false, kinds)?;
-    if !excluded.is_empty() {
-        constraints.insert("excludeResourceRules", Value::from(excluded));
-    }
-    let matches = written("match");
-    let selects = |entry: &Value| {
-        ["selector", "namespaceSelector", "namespaces"]
-            .iter()
-            .any(|key| entry.get_path(["resources", *key]).is_some_and(|value| !value.is_null()))
-    };
-    if written("exclude").iter().any(selects) {
-        let why = "NamespaceSelector / ObjectSelector in the exclude block is not applicable.";
-        return Err(why.to_owned());
-    }
-    match &matches[..] {
-        [one] => {
-            let of = |key: &str| one.get_path(["resources", key]).filter(|value| !value.is_null());
-            if let Some(namespaces) = of("namespaces") {
-                constraints.insert("namespaceSelector", value!({"matchExpressions": [
-                    {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces},
-                ]}));
-            } else if let Some(selector) = of("namespaceSelector") {
-                constraints.insert("namespaceSelector", selector.clone());
-            }
-            if let Some(selector) = of("selector") {
-                constraints.insert("objectSelector", selector.clone());
-            }
-        }
-        several if several.iter().any(selects) => {
-            return Err(
-                "NamespaceSelector / ObjectSelector across multiple resources in the match block are not applicable."
-                    .to_owned(),
-            );
-        }
-        _ => {}
-    }
+    let constraints = match_constraints(rule, meant, kinds)?;
     let cel = rule.get_path(["validate", "cel"]).unwrap_or(&Value::Null);
     let mut policy = Map::new();
     let failure = compiled.delivery.failure_of(AdmissionPart::Validate);
@@ -225,13 +195,65 @@ fn of_rule(
     Ok((policy, binding))
 }
 
+/// What a rule matches, as `matchConstraints`. Kubernetes has one selector of each kind for all resources, so several
+/// blocks with selectors cannot be said.
+fn match_constraints(rule: &Value, meant: &Rule, kinds: &Kinds) -> Result<Map, NativeObstacle> {
+    let written = |part: &str| -> Vec<Value> {
+        let block = rule.get(part).unwrap_or(&Value::Null);
+        let lists = ["any", "all"].into_iter().filter_map(|key| block.get(key)?.as_list());
+        let mut all: Vec<Value> = lists.flat_map(|list| list.iter()).cloned().collect();
+        if block.get("resources").is_some() {
+            all.push(block.clone());
+        }
+        all
+    };
+    let mut constraints = Map::new();
+    let included = matched(&meant.trigger.include, true, kinds)?;
+    constraints.insert("resourceRules", Value::from(included));
+    let excluded = matched(&meant.trigger.exclude, false, kinds)?;
+    if !excluded.is_empty() {
+        constraints.insert("excludeResourceRules", Value::from(excluded));
+    }
+    let matches = written("match");
+    let selects = |entry: &Value| {
+        ["selector", "namespaceSelector", "namespaces"]
+            .iter()
+            .any(|key| entry.get_path(["resources", *key]).is_some_and(|value| !value.is_null()))
+    };
+    if written("exclude").iter().any(selects) {
+        let what = "NamespaceSelector / ObjectSelector in the exclude block is";
+        return Err(NativeObstacle::Inexpressible(what));
+    }
+    match &matches[..] {
+        [one] => {
+            let of = |key: &str| one.get_path(["resources", key]).filter(|value| !value.is_null());
+            if let Some(namespaces) = of("namespaces") {
+                constraints.insert("namespaceSelector", value!({"matchExpressions": [
+                    {"key": "kubernetes.io/metadata.name", "operator": "In", "values": namespaces},
+                ]}));
+            } else if let Some(selector) = of("namespaceSelector") {
+                constraints.insert("namespaceSelector", selector.clone());
+            }
+            if let Some(selector) = of("selector") {
+                constraints.insert("objectSelector", selector.clone());
+            }
+        }
+        several if several.iter().any(selects) => {
+            return Err(NativeObstacle::Inexpressible(
+                "NamespaceSelector / ObjectSelector across multiple resources in the match block are",
+            ));
+        }
+        _ => {}
+    }
+    Ok(constraints)
+}
+
 /// The resources that filters name, as rules of a policy of Kubernetes.
-fn matched(filters: &Filters, is_match: bool, kinds: &Kinds) -> Result<Vec<Value>, String> {
+fn matched(filters: &Filters, is_match: bool, kinds: &Kinds) -> Result<Vec<Value>, NativeObstacle> {
     if let Filters::All(all) = filters
         && all.len() > 1
     {
-        let block = if is_match { "match" } else { "exclude" };
-        return Err(format!("multiple 'all' in the {block} block is not applicable."));
+        return Err(NativeObstacle::SeveralAll(if is_match { "match" } else { "exclude" }));
     }
     let mut rules = Vec::new();
     for filter in filters.filters() {
@@ -258,24 +280,24 @@ fn matched(filters: &Filters, is_match: bool, kinds: &Kinds) -> Result<Vec<Value
     Ok(rules)
 }
 
-fn can_be_said(filter: &Filter, is_match: bool) -> Result<(), String> {
+fn can_be_said(filter: &Filter, is_match: bool) -> Result<(), NativeObstacle> {
     let with_wildcards = |words: &[Str]| words.iter().any(|word| wildcard::contains_wildcard(word));
-    let why = if !filter.user.is_empty() {
-        "Roles / ClusterRoles / Subjects in `any/all` is not applicable."
+    let what = if !filter.user.is_empty() {
+        "Roles / ClusterRoles / Subjects in `any/all` is"
     } else if !filter.annotations.is_empty() {
-        "Annotations in resource description is not applicable."
+        "Annotations in resource description is"
     } else if with_wildcards(&filter.names) {
-        "wildcards in resource name is not applicable."
+        "wildcards in resource name is"
     } else if with_wildcards(&filter.namespaces) {
-        "wildcards in namespace name is not applicable."
+        "wildcards in namespace name is"
     } else if !is_match && !filter.namespaces.is_empty() {
-        "excluding a resource within a namespace is not applicable."
+        "excluding a resource within a namespace is"
     } else if filter.kinds.is_empty() {
-        "a filter without kinds is not applicable."
+        "a filter without kinds is"
     } else {
         return Ok(());
     };
-    Err(why.to_owned())
+    Err(NativeObstacle::Inexpressible(what))
 }
 
 /// The objects with their names, labels and owner.
@@ -309,14 +331,14 @@ fn named(stored: &Value, compiled: &Policy, specs: Specs, names: &EngineNames) -
 }
 
 /// The policy, if the API server would run it: it has fewer functions than policies have here.
-fn checked(native: NativePolicy) -> Result<NativePolicy, String> {
+fn checked(native: NativePolicy) -> Result<NativePolicy, NativeObstacle> {
     let read =
         |value: &Value| Document::from_value("native", value.clone(), ReadOptions::kubernetes());
     let documents = [read(&native.policy), read(&native.binding)];
     let compiled = compile_for(PolicyHost::Files, &documents, &Kinds::builtin());
     let wrong = compiled.diagnostics.iter().find(|found| found.severity == Severity::Error);
     match wrong {
-        Some(wrong) => Err(format!("the API server would refuse it: {}.", wrong.message)),
+        Some(wrong) => Err(NativeObstacle::Refused(wrong.message.clone())),
         None => Ok(native),
     }
 }

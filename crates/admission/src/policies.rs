@@ -18,11 +18,56 @@ use crate::authors::Authors;
 use crate::review::Response;
 use crate::settings::Settings;
 
+/// Why a policy is not stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyRefusal {
+    /// What the compiler says, all of it.
+    #[error("{}", .0.join("; "))]
+    Compile(Vec<String>),
+    /// The new version changes what must stay.
+    #[error("{0}")]
+    Change(String),
+    // Kyverno's words, as those of the next four.
+    #[error("unable to convert GVK to GVR for kinds {0}")]
+    FindKind(String),
+    #[error(transparent)]
+    FindNeeds(#[from] access::UnknownKind),
+    #[error("background scan enabled with subresource {0}")]
+    ScanSubresource(String),
+    #[error("{path}: Invalid value: {written}: the timeout value must be between 1 and 30 seconds")]
+    CheckTimeout { path: &'static str, written: i64 },
+    #[error(
+        "spec.matchConstraints: Required value: a matchConstraints with at least one resource rule is required"
+    )]
+    FindConstraints,
+    #[error("{0}.name: Required value")]
+    NameCondition(String),
+    #[error("{place}.expression: Invalid value: {expression:?}: {why}")]
+    CompileCondition { place: String, expression: String, why: String },
+}
+
+impl PolicyRefusal {
+    /// Whether kinds that were defined a moment ago may change it. The others are about the text of the policy alone.
+    fn depends_on_kinds(&self) -> bool {
+        match self {
+            PolicyRefusal::Compile(_)
+            | PolicyRefusal::FindKind(_)
+            | PolicyRefusal::FindNeeds(_) => true,
+            PolicyRefusal::Change(_)
+            | PolicyRefusal::ScanSubresource(_)
+            | PolicyRefusal::CheckTimeout { .. }
+            | PolicyRefusal::FindConstraints
+            | PolicyRefusal::NameCondition(_)
+            | PolicyRefusal::CompileCondition { .. } => false,
+        }
+    }
+}
+
 /// What was found out about a policy without asking the API server.
 #[derive(Debug, Default)]
 pub struct PolicyCheck {
     /// Why it is refused; none when nothing is wrong so far.
-    refusal: Option<String>,
+    refusal: Option<PolicyRefusal>,
     /// What users should know.
     warnings: Vec<String>,
     /// The rights that it needs.
@@ -60,7 +105,7 @@ impl PolicyCheck {
         object: &Value,
         others: impl Iterator<Item = &'r Rule>,
         kinds: &Kinds,
-    ) -> Result<(), String> {
+    ) -> Result<(), PolicyRefusal> {
         let document = as_document(object);
         let compiled = compile_for(PolicyHost::Cluster, [&document], kinds);
         let of_cel = Gvk::of(object).is_some_and(|gvk| is_cel(&gvk));
@@ -80,7 +125,7 @@ impl PolicyCheck {
             let mut stale = false;
             for found in kiln_dialects::kyverno::check_update(&as_document(old), &document) {
                 match found.severity {
-                    Severity::Error => return Err(with_hint(&found)),
+                    Severity::Error => return Err(PolicyRefusal::Change(with_hint(&found))),
                     Severity::Note => self.warnings.push(found.message),
                     Severity::Warning => {
                         stale = true;
@@ -100,22 +145,17 @@ impl PolicyCheck {
             let cycles = kiln_dialects::rule_cycles(own, others).into_iter();
             self.warnings
                 .extend(cycles.map(|cycle| format!("{} ({})", cycle.message(), cycle.hint())));
-            match access::needs(policy, kinds) {
-                Ok(needs) => {
-                    self.of_author.extend(needs.iter().cloned());
-                    self.of_author.extend(access::needs_of_author(policy, kinds));
-                    self.needs.extend(needs);
-                    self.policy = Some(policy.id.clone());
-                }
-                Err(unknown) => return Err(unknown.to_string()),
-            }
+            let needs = access::needs(policy, kinds)?;
+            self.of_author.extend(needs.iter().cloned());
+            self.of_author.extend(access::needs_of_author(policy, kinds));
+            self.needs.extend(needs);
+            self.policy = Some(policy.id.clone());
         }
         Ok(())
     }
 
     /// Refuses rules that check objects of kinds which the cluster does not serve: they would check nothing.
-    // Kyverno's words.
-    fn check_kinds(policy: &Policy, kinds: &Kinds) -> Result<(), String> {
+    fn check_kinds(policy: &Policy, kinds: &Kinds) -> Result<(), PolicyRefusal> {
         let checks = |rule: &&Arc<Rule>| matches!(rule.program, Program::Validate(_));
         let scans = policy.background;
         let filters =
@@ -126,7 +166,7 @@ impl PolicyCheck {
                 continue;
             }
             if scans {
-                return Err(format!("background scan enabled with subresource {pattern}"));
+                return Err(PolicyRefusal::ScanSubresource(pattern.to_string()));
             }
             let takes = |kind: &Kind| {
                 pattern.matches(kind.group(), kind.version(), kind.kind(), sub)
@@ -134,15 +174,14 @@ impl PolicyCheck {
             };
             let is_plain = !wildcard::contains_wildcard(sub) && pattern.names_one_kind();
             if is_plain && !kinds.iter().any(takes) {
-                return Err(format!("unable to convert GVK to GVR for kinds {pattern}"));
+                return Err(PolicyRefusal::FindKind(pattern.to_string()));
             }
         }
         let unserved =
             policy.rules.iter().filter(checks).flat_map(|rule| rule.unserved_kinds(kinds));
         match unserved.into_iter().next() {
             Some(first) => {
-                let kind = first.trim_start_matches("kind ");
-                Err(format!("unable to convert GVK to GVR for kinds {kind}"))
+                Err(PolicyRefusal::FindKind(first.trim_start_matches("kind ").to_owned()))
             }
             None => Ok(()),
         }
@@ -154,7 +193,7 @@ impl PolicyCheck {
         compiled: &Compiled,
         of_cel: bool,
         places: Option<&Places>,
-    ) -> Result<(), String> {
+    ) -> Result<(), PolicyRefusal> {
         let mut errors = Vec::new();
         let with_hint = |found: &Diagnostic| match (places, &found.place) {
             (Some(places), Some(place)) => {
@@ -174,7 +213,7 @@ impl PolicyCheck {
                 Severity::Note => self.warnings.push(found.message.clone()),
             }
         }
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+        if errors.is_empty() { Ok(()) } else { Err(PolicyRefusal::Compile(errors)) }
     }
 
     /// Holds the policy to the permissions of the user who stores it, if that is to be done.
@@ -187,7 +226,7 @@ impl PolicyCheck {
 
     /// Whether another look with the kinds that are there now may end better.
     pub fn may_be_new_kind(&self) -> bool {
-        self.refusal.is_some()
+        self.refusal.as_ref().is_some_and(PolicyRefusal::depends_on_kinds)
     }
 
     /// What to ask the API server, in this order; nothing when the policy is refused anyway.
@@ -214,6 +253,7 @@ impl PolicyCheck {
         let warning = lacks.filter(|_| refusal.is_none()).map(|_| lacking.warned(settings));
         let refusal = self
             .refusal
+            .map(|refusal| refusal.to_string())
             .or(refusal)
             .or_else(|| access::refusal_to(self.author.as_ref()?, &self.of_author, authors));
         let mut response = refusal.map_or_else(Response::allowed, Response::refused);
@@ -244,25 +284,21 @@ fn with_hint(found: &Diagnostic) -> String {
 }
 
 /// On files, a policy without constraints judges data; a cluster has none.
-fn has_constraints(policy: &Policy) -> Result<(), String> {
+fn has_constraints(policy: &Policy) -> Result<(), PolicyRefusal> {
     let is_without = |rule: &&std::sync::Arc<Rule>| {
         rule.program.is_scheduled() && rule.trigger.include.filters().is_empty()
     };
-    match policy.rules.iter().find(is_without) {
-        None => Ok(()),
-        Some(_) => Err("spec.matchConstraints: Required value: a matchConstraints with at least one resource rule is \
-             required"
-            .to_owned()),
+    match policy.rules.iter().any(|rule| is_without(&rule)) {
+        true => Err(PolicyRefusal::FindConstraints),
+        false => Ok(()),
     }
 }
 
 /// An API server refuses a webhook configuration as a whole for one bad condition.
-fn check_conditions(policy: &Policy) -> Result<(), String> {
+fn check_conditions(policy: &Policy) -> Result<(), PolicyRefusal> {
     let invalid = policy.delivery.timeouts.iter().rfind(|timeout| !timeout.is_valid());
     if let Some(WebhookTimeout { written, written_at }) = invalid {
-        // Kyverno's words.
-        let why = "the timeout value must be between 1 and 30 seconds";
-        return Err(format!("{written_at}: Invalid value: {written}: {why}"));
+        return Err(PolicyRefusal::CheckTimeout { path: written_at, written: *written });
     }
     let conditions = &policy.delivery.match_conditions;
     let Some(path) = conditions.written_at.filter(|_| !conditions.list.is_empty()) else {
@@ -278,11 +314,12 @@ fn check_conditions(policy: &Policy) -> Result<(), String> {
     for (at, condition) in conditions.list.iter().enumerate() {
         let place = format!("{path}[{at}]");
         if condition.str_at(["name"]).is_none_or(str::is_empty) {
-            return Err(format!("{place}.name: Required value"));
+            return Err(PolicyRefusal::NameCondition(place));
         }
         let expression = condition.str_at(["expression"]).unwrap_or_default();
         if let Err(error) = env.compile_as(expression, &[Type::Bool]) {
-            return Err(format!("{place}.expression: Invalid value: {expression:?}: {error}"));
+            let (expression, why) = (expression.to_owned(), error.to_string());
+            return Err(PolicyRefusal::CompileCondition { place, expression, why });
         }
     }
     Ok(())

@@ -4,6 +4,8 @@ use kiln_engine::Status;
 use kiln_rules::{Program, Rule};
 use kiln_value::Str;
 
+use crate::setting_values::{SettingError, listed};
+
 /// Which results are in policy reports, and when stored objects are scanned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reporting {
@@ -109,51 +111,35 @@ impl Reporting {
         self.results.contains(&status) || self.results.contains(&meant)
     }
 
-    pub(crate) fn set_rules(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set_rules(&mut self, text: &str) -> Result<(), SettingError> {
         self.rules = listed(text, &ReportedRules::ALL, |kind| kind.word())?;
         Ok(())
     }
 
-    pub(crate) fn set_results(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set_results(&mut self, text: &str) -> Result<(), SettingError> {
         self.results = listed(text, &RESULTS, |status| status.as_str())?;
         Ok(())
     }
 
-    pub(crate) fn set_omitted_events(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set_omitted_events(&mut self, text: &str) -> Result<(), SettingError> {
         let omitted = listed(text, &EVENTS, |reason| *reason)?;
         self.omitted_events = omitted.into_iter().map(Str::from).collect();
         Ok(())
     }
 
     /// A duration as Go writes it.
-    pub(crate) fn set_interval(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set_interval(&mut self, text: &str) -> Result<(), SettingError> {
         let read = kiln_text::Duration::parse(text.trim());
-        let read = read.map_err(|error| format!("{text:?} is not a duration: {error}"))?;
+        let read =
+            read.map_err(|source| SettingError::ReadDuration { text: text.to_owned(), source })?;
         let seconds = u64::try_from(read.as_nanos() / 1_000_000_000).unwrap_or(0);
         if seconds < SHORTEST_INTERVAL {
-            return Err(format!("{text:?} is shorter than {SHORTEST_INTERVAL}s"));
+            let shortest = SHORTEST_INTERVAL;
+            return Err(SettingError::TooOften { text: text.to_owned(), shortest });
         }
         self.interval = seconds;
         Ok(())
     }
-}
-
-/// The values of a list of words with commas.
-fn listed<T: Copy>(
-    text: &str,
-    known: &[T],
-    word: impl Fn(&T) -> &'static str,
-) -> Result<Vec<T>, String> {
-    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-    words
-        .map(|written| {
-            let found = known.iter().find(|known| word(known) == written);
-            found.copied().ok_or_else(|| {
-                let all: Vec<_> = known.iter().map(&word).collect();
-                format!("{written:?} is none of {}", all.join(", "))
-            })
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -166,7 +152,7 @@ mod tests {
         reporting.set_rules("validate, mutateExisting").unwrap();
         assert_eq!(reporting.rules, [ReportedRules::Validate, ReportedRules::MutateExisting]);
         assert_eq!(
-            reporting.set_rules("validate,generat").unwrap_err(),
+            reporting.set_rules("validate,generat").unwrap_err().to_string(),
             "\"generat\" is none of validate, mutate, mutateExisting, generate, imageVerify"
         );
         assert_eq!(reporting.rules.len(), 2, "what cannot be read changes nothing");

@@ -10,12 +10,15 @@ use kiln_engine::{
 };
 use kiln_object::{EngineNames, Gvk, Selector};
 use kiln_rules::Exception;
-use kiln_text::quantity::Quantity;
 use kiln_text::wildcard;
-use kiln_value::{Map, Str, Value, json, value};
+use kiln_value::{Map, Str, Value, value};
 
 use crate::authors::Authors;
 use crate::reporting::Reporting;
+use crate::setting_values::{
+    SettingError, read_conditions, read_document, read_filters, read_flag, read_size, read_texts,
+    words,
+};
 
 /// What users decide about admission.
 #[derive(Clone, Debug)]
@@ -28,20 +31,8 @@ pub struct Settings {
     pub filters: Vec<ResourceFilter>,
     /// People whose requests no rule sees.
     pub excluded: Excluded,
-    /// Events tell of what rules did, not only of what failed.
-    pub success_events: bool,
-    /// The actions that events tell of; all when empty.
-    pub success_event_actions: Vec<Str>,
-    /// The namespaces that webhooks are called for, as a label selector.
-    pub namespace_selector: Value,
-    /// The objects that webhooks are called for, as a label selector.
-    pub object_selector: Value,
-    /// What must hold of a request for webhooks to be called: each with name and expression.
-    pub match_conditions: Vec<Value>,
-    /// Labels of webhook configurations, besides our own.
-    pub webhook_labels: Map,
-    /// Annotations of webhook configurations, besides our own.
-    pub webhook_annotations: Map,
+    pub events: EventSettings,
+    pub webhooks: WebhookSettings,
     /// What the evaluation of one rule may cost.
     pub limits: EvaluationLimits,
     /// The most bytes that a review may have.
@@ -56,6 +47,30 @@ pub struct Settings {
     pub exception_namespaces: Vec<Str>,
     /// Which results are in reports, and when objects are scanned.
     pub reporting: Reporting,
+}
+
+/// Which Events there are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventSettings {
+    /// They tell of what rules did, not only of what failed.
+    pub success: bool,
+    /// The actions that they tell of; all when empty.
+    pub actions: Vec<Str>,
+}
+
+/// What webhook configurations say besides what the policies need.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WebhookSettings {
+    /// The namespaces that webhooks are called for, as a label selector.
+    pub namespace_selector: Value,
+    /// The objects that webhooks are called for, as a label selector.
+    pub object_selector: Value,
+    /// What must hold of a request for webhooks to be called: each with name and expression.
+    pub match_conditions: Vec<Value>,
+    /// Labels, besides our own.
+    pub labels: Map,
+    /// Annotations, besides our own.
+    pub annotations: Map,
 }
 
 /// People whose requests no rule sees.
@@ -83,7 +98,7 @@ const REVIEW_BYTES: usize = 12 << 20;
 const STEPS: u64 = 2_000_000;
 
 /// Reads the text of a key into the settings.
-type Set = fn(&mut Settings, &str) -> Result<(), String>;
+type Set = fn(&mut Settings, &str) -> Result<(), SettingError>;
 
 /// The keys of the ConfigMap. The reference has a row for each.
 const KEYS: &[(&str, Set)] = &[
@@ -108,24 +123,24 @@ const KEYS: &[(&str, Set)] = &[
         Ok(())
     }),
     ("generateSuccessEvents", |to, text| {
-        to.success_events = read_flag(text)?;
+        to.events.success = read_flag(text)?;
         Ok(())
     }),
     ("successEventActions", |to, text| {
-        to.success_event_actions = words(text).collect();
+        to.events.actions = words(text).collect();
         Ok(())
     }),
     ("webhooks", Settings::set_webhooks),
     ("matchConditions", |to, text| {
-        to.match_conditions = read_conditions(text)?;
+        to.webhooks.match_conditions = read_conditions(text)?;
         Ok(())
     }),
     ("webhookLabels", |to, text| {
-        to.webhook_labels = read_texts(text)?;
+        to.webhooks.labels = read_texts(text)?;
         Ok(())
     }),
     ("webhookAnnotations", |to, text| {
-        to.webhook_annotations = read_texts(text)?;
+        to.webhooks.annotations = read_texts(text)?;
         Ok(())
     }),
     ("maxContextSize", |to, text| {
@@ -133,7 +148,7 @@ const KEYS: &[(&str, Set)] = &[
         Ok(())
     }),
     ("kiln.authorRights", |to, text| {
-        to.authors = Authors::read(text)?;
+        to.authors = Authors::read(text).map_err(SettingError::ReadAuthors)?;
         Ok(())
     }),
     ("kiln.maxReviewSize", |to, text| {
@@ -143,7 +158,7 @@ const KEYS: &[(&str, Set)] = &[
     }),
     ("kiln.maxSteps", |to, text| {
         let steps = text.trim().parse();
-        to.limits.steps = steps.map_err(|_| format!("{text:?} is not a number"))?;
+        to.limits.steps = steps.map_err(|_| SettingError::ReadNumber(text.to_owned()))?;
         Ok(())
     }),
     ("kiln.protectedNamespaces", |to, text| {
@@ -155,7 +170,7 @@ const KEYS: &[(&str, Set)] = &[
         Ok(())
     }),
     ("kiln.services", |to, text| {
-        to.services = HostAllowlist::read(text)?;
+        to.services = HostAllowlist::read(text).map_err(SettingError::ReadServices)?;
         Ok(())
     }),
     ("kiln.policyReports", |to, text| {
@@ -192,13 +207,12 @@ impl Settings {
             namespace: namespace.into(),
             filters: ResourceFilter::usual(namespace),
             excluded: Excluded { groups: Patterns::read("system:nodes"), ..Excluded::default() },
-            success_events: false,
-            success_event_actions: Vec::new(),
-            namespace_selector: usual_namespaces(namespace),
-            object_selector: Value::map(),
-            match_conditions: Vec::new(),
-            webhook_labels: Map::new(),
-            webhook_annotations: Map::new(),
+            events: EventSettings::default(),
+            webhooks: WebhookSettings {
+                namespace_selector: usual_namespaces(namespace),
+                object_selector: Value::map(),
+                ..WebhookSettings::default()
+            },
             limits: EvaluationLimits { steps: STEPS, ..EvaluationLimits::default() },
             review_bytes: REVIEW_BYTES,
             authors: Authors::default(),
@@ -263,7 +277,7 @@ impl Settings {
     }
 
     /// Sets one key. Keys that mean nothing here are skipped.
-    fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+    fn set(&mut self, key: &str, text: &str) -> Result<(), SettingError> {
         match KEYS.iter().find(|(known, _)| *known == key) {
             Some((_, set)) => set(self, text),
             None => Ok(()),
@@ -273,14 +287,16 @@ impl Settings {
     fn keep(&mut self, key: &str, old: &Settings) {
         match key {
             "resourceFilters" => self.filters = old.filters.clone(),
-            "generateSuccessEvents" => self.success_events = old.success_events,
+            "generateSuccessEvents" => self.events.success = old.events.success,
             "webhooks" => {
-                self.namespace_selector = old.namespace_selector.clone();
-                self.object_selector = old.object_selector.clone();
+                self.webhooks.namespace_selector = old.webhooks.namespace_selector.clone();
+                self.webhooks.object_selector = old.webhooks.object_selector.clone();
             }
-            "matchConditions" => self.match_conditions = old.match_conditions.clone(),
-            "webhookLabels" => self.webhook_labels = old.webhook_labels.clone(),
-            "webhookAnnotations" => self.webhook_annotations = old.webhook_annotations.clone(),
+            "matchConditions" => {
+                self.webhooks.match_conditions.clone_from(&old.webhooks.match_conditions);
+            }
+            "webhookLabels" => self.webhooks.labels = old.webhooks.labels.clone(),
+            "webhookAnnotations" => self.webhooks.annotations = old.webhooks.annotations.clone(),
             "maxContextSize" => self.limits.context_bytes = old.limits.context_bytes,
             "kiln.maxReviewSize" => self.review_bytes = old.review_bytes,
             "kiln.authorRights" => self.authors = old.authors,
@@ -303,21 +319,24 @@ impl Settings {
         }
     }
 
-    fn set_webhooks(&mut self, text: &str) -> Result<(), String> {
+    fn set_webhooks(&mut self, text: &str) -> Result<(), SettingError> {
         let read = read_document(text)?;
         // Kyverno: older releases wrote a list with one entry.
         let one = read.index(0).cloned().unwrap_or(read);
         if !matches!(one, Value::Map(_)) {
-            return Err("it is not a map with namespaceSelector and objectSelector".into());
+            return Err(SettingError::WrongShape(
+                "a map with namespaceSelector and objectSelector",
+            ));
         }
         for (key, place) in [
-            ("namespaceSelector", &mut self.namespace_selector),
-            ("objectSelector", &mut self.object_selector),
+            ("namespaceSelector", &mut self.webhooks.namespace_selector),
+            ("objectSelector", &mut self.webhooks.object_selector),
         ] {
             let Some(selector) = one.get(key).filter(|selector| !selector.is_null()) else {
                 continue;
             };
-            Selector::from_value(selector).map_err(|error| format!("{key}: {error}"))?;
+            Selector::from_value(selector)
+                .map_err(|source| SettingError::ReadSelector { key, source })?;
             *place = selector.clone();
         }
         Ok(())
@@ -382,84 +401,6 @@ fn usual_namespaces(namespace: &str) -> Value {
     }
     selector.insert("matchExpressions", Value::from_iter(expressions));
     Value::Map(selector)
-}
-
-/// Reads `[Kind,namespace,name]` one behind the other, perhaps on several lines.
-fn read_filters(text: &str) -> Result<Vec<ResourceFilter>, String> {
-    let mut filters = Vec::new();
-    for part in text.split(']') {
-        let part = part.trim();
-        if part.is_empty() {
-            continue;
-        }
-        let wrong = || format!("{part:?} is not written [Kind,namespace,name]");
-        let inside = part.trim_start_matches(',').trim().strip_prefix('[').ok_or_else(wrong)?;
-        let mut parts = inside.split(',').map(str::trim);
-        let kind = parts.next().filter(|kind| !kind.is_empty()).ok_or_else(wrong)?;
-        // Kyverno: what is left out is empty, which only cluster-scoped objects meet.
-        let namespace = parts.next().unwrap_or_default();
-        let name = parts.next().unwrap_or_default();
-        if parts.next().is_some() {
-            return Err(wrong());
-        }
-        filters.push(ResourceFilter::new(kind, namespace, name).ok_or_else(wrong)?);
-    }
-    Ok(filters)
-}
-
-fn words(text: &str) -> impl Iterator<Item = Str> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(Str::from)
-}
-
-fn read_flag(text: &str) -> Result<bool, String> {
-    match text.trim() {
-        "true" => Ok(true),
-        "false" | "" => Ok(false),
-        other => Err(format!("{other:?} is neither true nor false")),
-    }
-}
-
-fn read_size(text: &str) -> Result<u64, String> {
-    let read = Quantity::parse(text.trim()).map_err(|error| error.to_string())?;
-    let bytes = read.value().and_then(|bytes| u64::try_from(bytes).ok());
-    bytes.ok_or_else(|| format!("{text:?} is not a size"))
-}
-
-fn read_document(text: &str) -> Result<Value, String> {
-    if let Ok(read) = json::parse(text) {
-        return Ok(read);
-    }
-    let options = kiln_yaml::ReadOptions::kubernetes();
-    let mut documents = kiln_yaml::read_bytes("value", text.as_bytes(), options)
-        .map_err(|error| format!("it is neither JSON nor YAML: {}", error.message))?;
-    match documents.len() {
-        1 => Ok(documents.remove(0).into_value()),
-        several => Err(format!("it holds {several} documents instead of one")),
-    }
-}
-
-fn read_texts(text: &str) -> Result<Map, String> {
-    match read_document(text)? {
-        Value::Map(map) if map.values().all(|value| value.as_str().is_some()) => Ok(map),
-        Value::Null => Ok(Map::new()),
-        _ => Err("it is not a map of strings".into()),
-    }
-}
-
-fn read_conditions(text: &str) -> Result<Vec<Value>, String> {
-    let list = match read_document(text)? {
-        Value::List(list) => list.into_vec(),
-        Value::Null => Vec::new(),
-        _ => return Err("it is not a list of conditions".into()),
-    };
-    for (at, condition) in list.iter().enumerate() {
-        for key in ["name", "expression"] {
-            if condition.str_at([key]).is_none_or(str::is_empty) {
-                return Err(format!("condition {at} has no {key}"));
-            }
-        }
-    }
-    Ok(list)
 }
 
 #[cfg(test)]
@@ -554,7 +495,7 @@ mod tests {
             assert!(warnings[0].starts_with(&format!("{key} of ConfigMap kyverno/kyverno: ")));
             let filtered = |settings: &Settings| settings.filters_out(&pod(), "", "dev", "a");
             assert_eq!(filtered(&new), key == "resourceFilters", "{key}");
-            assert_eq!(new.namespace_selector, old.namespace_selector);
+            assert_eq!(new.webhooks, old.webhooks);
             assert_eq!(new.limits, old.limits);
         }
     }
@@ -567,13 +508,13 @@ mod tests {
             assert_eq!(warnings, Vec::<String>::new(), "{key}");
             settings
         };
-        assert!(read("generateSuccessEvents", "true").success_events);
+        assert!(read("generateSuccessEvents", "true").events.success);
         let selector = "{\"namespaceSelector\":{\"matchLabels\":{\"a\":\"b\"}}}";
         assert_eq!(
-            read("webhooks", selector).namespace_selector,
+            read("webhooks", selector).webhooks.namespace_selector,
             value!({"matchLabels": {"a": "b"}})
         );
-        assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhook_annotations.len(), 1);
+        assert_eq!(read("webhookAnnotations", "{\"a\": \"b\"}").webhooks.annotations.len(), 1);
         assert!(!read("kiln.services", "prices.shop.svc:8080, *.example.com").services.is_empty());
         let protected_namespaces =
             read("kiln.protectedNamespaces", "kube-system, openshift-*").protected_namespaces;
@@ -590,7 +531,7 @@ mod tests {
         assert!(read("kiln.skipResourceFilters", "false").reporting.filtered);
         assert_eq!(read("kiln.omitEvents", "PolicyApplied").reporting.omitted_events.len(), 1);
         let conditions = "- name: a\n  expression: 'true'\n";
-        assert_eq!(read("matchConditions", conditions).match_conditions.len(), 1);
+        assert_eq!(read("matchConditions", conditions).webhooks.match_conditions.len(), 1);
         assert_eq!(read("defaultRegistry", "docker.io").filters.len(), settings.filters.len());
     }
 

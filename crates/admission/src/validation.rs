@@ -20,7 +20,6 @@ use crate::review::{Response, sent_kind};
 /// What a rule found about an object, or did to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidationResult {
-    /// The rule.
     pub rule: RuleId,
     /// How it ended.
     pub status: Status,

@@ -118,9 +118,9 @@ pub fn is_current(there: &Value, wanted: &Value) -> bool {
 }
 
 fn configuration(kind: &str, name: &str, webhooks: Vec<Value>, settings: &Settings) -> Value {
-    let mut labels = settings.webhook_labels.clone();
+    let mut labels = settings.webhooks.labels.clone();
     labels.insert(MANAGED_BY, settings.names.name());
-    let mut annotations = settings.webhook_annotations.clone();
+    let mut annotations = settings.webhooks.annotations.clone();
     // Some clouds change webhook configurations unless an annotation tells them not to.
     annotations.insert("admissions.enforcer/disabled", "true");
     let mut metadata = Map::new();
@@ -151,6 +151,7 @@ fn webhook(call: &HookCall, address: &Address, ca_bundle: &str) -> Value {
         webhook.insert("reinvocationPolicy", if call.reinvoked { "IfNeeded" } else { "Never" });
     }
     webhook.insert("rules", Value::from_iter(call.rules.iter().cloned()));
+    // Observing stores requests, though never those of a dry run.
     webhook.insert("sideEffects", "NoneOnDryRun");
     webhook.insert("timeoutSeconds", u64::from(call.timeout));
     Value::Map(webhook)
@@ -167,6 +168,9 @@ fn on_policies(group: &str, resources: &[&str]) -> Value {
 }
 
 /// A webhook for policies, without which none is stored.
+///
+/// It fails closed whatever the settings say: a policy that is stored unchecked acts with the engine's permissions, and
+/// one without a recorded author is not held to any user's. Refused requests can be repeated when a replica is back.
 fn for_policies(
     name: &str,
     path: &str,

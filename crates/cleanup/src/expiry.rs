@@ -18,6 +18,7 @@ const PAUSE: u64 = 1_000;
 const AT_ONCE: usize = 16;
 
 /// The objects with the TTL label, by when they are due. Times are in milliseconds since 1970.
+// A map by identity and no `ObjectMap`: nothing lists the objects of a kind, and they are asked for across kinds.
 #[derive(Debug, Default)]
 pub struct TtlQueue {
     objects: BTreeMap<ObjectId, Labelled>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{Arg, ArgAction, Args as _, CommandFactory, FromArgMatches, Parser, ValueEnum};
 
 use crate::commands::{self, Command, SharedOptions};
 
@@ -64,6 +64,8 @@ pub(crate) enum OutputFormat {
     Markdown,
     /// SARIF 2.1.0, for code scanning
     Sarif,
+    /// One page that stands alone, for pull requests and tickets
+    Html,
     /// Annotations of GitHub Actions
     Github,
     /// Code Quality report of GitLab
@@ -83,6 +85,7 @@ impl OutputFormat {
             OutputFormat::Junit => "junit",
             OutputFormat::Markdown => "markdown",
             OutputFormat::Sarif => "sarif",
+            OutputFormat::Html => "html",
             OutputFormat::Github => "github",
             OutputFormat::Gitlab => "gitlab",
             OutputFormat::Azure => "azure",
@@ -116,17 +119,42 @@ pub(crate) enum Color {
 
 /// Parses the command line; usage errors end the process with code 2.
 pub(crate) fn parse(typed: Vec<OsString>) -> Args {
-    let mut definition = definition();
+    let typed = commands::cfg::plain_format(typed);
     let program = typed.first().and_then(|path| Path::new(path).file_stem());
-    if program.is_some_and(|name| name == "kubectl-kiln") {
+    let is_kubectl_plugin = program.is_some_and(|name| name == "kubectl-kiln");
+    let meant = as_meant(typed);
+    if let Some(args) = parse_alone(&meant) {
+        return args;
+    }
+    let mut definition = definition();
+    if is_kubectl_plugin {
         // As kubectl's users call it: kubectl runs the program of this name.
         definition = definition.bin_name("kubectl kiln");
     }
-    let meant = as_meant(commands::cfg::plain_format(typed));
     let words = plain_switches(meant, &definition);
     let matches = definition.try_get_matches_from_mut(words);
     let args = matches.and_then(|matches| Args::from_arg_matches(&matches));
     args.unwrap_or_else(|error| without_hidden(error).format(&mut definition).exit())
+}
+
+/// Parses a command line that begins with the name of its command and has no mistake. Help and messages need the definition
+/// of all commands.
+fn parse_alone(meant: &[OsString]) -> Option<Args> {
+    let definition = definition_alone(meant)?;
+    let words = plain_switches(meant.iter().cloned(), &definition);
+    let matches = definition.try_get_matches_from(words).ok()?;
+    Args::from_arg_matches(&matches).ok()
+}
+
+/// The definition of the command that a command line begins with.
+fn definition_alone(typed: &[OsString]) -> Option<clap::Command> {
+    let command = commands::definition_of(typed.get(1)?.to_str()?)?;
+    let program = Global::augment_args(clap::Command::new("kiln"))
+        .disable_help_subcommand(true)
+        .args_override_self(true)
+        .subcommand_required(true)
+        .subcommand(command);
+    Some(with_shared_options(program))
 }
 
 /// A usage error that suggests no command which the help does not show.
@@ -162,7 +190,7 @@ pub(crate) fn help_first(mut typed: Vec<OsString>) -> Vec<OsString> {
 fn as_meant(args: Vec<OsString>) -> Vec<OsString> {
     let args = help_first(args);
     let writes = |args: &[OsString]| {
-        let definition = definition();
+        let definition = definition_alone(args).unwrap_or_else(definition);
         let mut command = &definition;
         // The innermost command: `kiln create test`.
         for word in args.iter().skip(1).filter_map(|word| word.to_str()) {
@@ -327,6 +355,52 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         definition().debug_assert();
+    }
+
+    #[test]
+    fn a_definition_alone_is_that_of_the_command() {
+        let mut alone_too = 0;
+        for command in definition().get_subcommands() {
+            let name = command.get_name();
+            // One that is not listed has all definitions made, and starts later.
+            let Some(alone) = definition_alone(&["kiln".into(), name.into()]) else { continue };
+            alone_too += 1;
+            let alone = alone.find_subcommand(name).unwrap();
+            let shape = |command: &clap::Command| {
+                format!("{:?}", command.get_arguments().collect::<Vec<_>>())
+            };
+            assert_eq!(shape(alone), shape(command), "{name}");
+            let inner = |command: &clap::Command| -> Vec<String> {
+                command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect()
+            };
+            assert_eq!(inner(alone), inner(command), "{name}");
+        }
+        assert!(alone_too > 30, "{alone_too}");
+    }
+
+    #[test]
+    fn a_command_line_without_mistakes_needs_one_definition() {
+        let words =
+            |typed: &str| -> Vec<OsString> { typed.split(' ').map(OsString::from).collect() };
+        for typed in
+            ["kiln build --color never .", "kiln eval cel 1+1", "kiln create --recursive=true"]
+        {
+            let alone = parse_alone(&words(typed)).map(|args| format!("{args:?}"));
+            let all =
+                definition().try_get_matches_from(plain_switches(words(typed), &definition()));
+            let all = all.and_then(|matches| Args::from_arg_matches(&matches)).ok();
+            assert_eq!(alone, all.map(|args| format!("{args:?}")), "{typed}");
+            assert!(parse_alone(&words(typed)).is_some(), "{typed}");
+        }
+        for typed in [
+            "kiln",
+            "kiln buidl .",
+            "kiln build --no-such-option",
+            "kiln build --help",
+            "kiln --color never build",
+        ] {
+            assert!(parse_alone(&words(typed)).is_none(), "{typed}");
+        }
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub(crate) fn begin(levels: &str, as_json: bool) -> Result<(), Diagnostic> {
         return Err(refused(&format!("{word:?} is not a level")));
     }
     let directives: Vec<String> = levels.split(',').map(|word| own(word.trim())).collect();
-    kiln_runtime::logs(&directives.join(","), as_json).map_err(|problem| refused(&problem))
+    kiln_runtime::logs(&directives.join(","), as_json)
+        .map_err(|problem| refused(&problem.to_string()))
 }
 
 /// A level that is given for everything means the lines of Kiln: libraries that it is built on fill the log with

@@ -18,7 +18,6 @@ mod logging;
 mod plugin_options;
 mod policy_files;
 mod revision;
-mod server_schemas;
 mod system_env;
 mod ui;
 

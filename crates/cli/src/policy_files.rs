@@ -1,13 +1,10 @@
 //! Loading rules and resources, for every command that runs or checks them.
 
-use std::cell::LazyCell;
-use std::sync::Arc;
-
 use kiln_diagnostic::{Diagnostic, Severity};
-use kiln_dialects::{
-    Compiled, PolicyHost, compile_for, is_exception, is_policy, misplaced_kind, unknown_kinds,
-};
-use kiln_object::{Gvk, Kinds, ObjectId, list, metadata};
+use kiln_dialects::{Compiled, PolicyHost, is_policy, misplaced_kind};
+use kiln_object::Kinds;
+pub(crate) use kiln_studio::rule_set;
+use kiln_studio::{compile_given, compile_policies};
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions, Reader};
 
@@ -59,11 +56,11 @@ pub(crate) fn read_all(paths: &[String], global: &Global) -> Result<Vec<Document
 /// The kinds that are built in, and those that the documents define.
 ///
 /// # Errors
-/// When a definition cannot be used: without it, rules would not find their objects.
+/// When a definition cannot be used.
 pub(crate) fn kinds_of<'d>(
     documents: impl IntoIterator<Item = &'d Document>,
 ) -> Result<Kinds, CommandFailure> {
-    more_kinds(Kinds::builtin(), documents)
+    Ok(kiln_offline::kinds_of(documents)?)
 }
 
 /// These kinds, and those that the documents define.
@@ -71,20 +68,10 @@ pub(crate) fn kinds_of<'d>(
 /// # Errors
 /// When a definition cannot be used.
 pub(crate) fn more_kinds<'d>(
-    mut kinds: Kinds,
+    kinds: Kinds,
     documents: impl IntoIterator<Item = &'d Document>,
 ) -> Result<Kinds, CommandFailure> {
-    let mut problems = Vec::new();
-    for document in documents {
-        if document.value().str_at(["kind"]) != Some("CustomResourceDefinition") {
-            continue;
-        }
-        match kinds.clone().with_crd(document.value()) {
-            Ok(more) => kinds = more,
-            Err(error) => problems.push(Diagnostic::error(error.to_string()).at(document.place())),
-        }
-    }
-    if problems.is_empty() { Ok(kinds) } else { Err(problems.into()) }
+    Ok(kiln_offline::more_kinds(kinds, documents)?)
 }
 
 /// Compiles the policies among documents, and says what is wrong with them and what is not run. What is not known
@@ -96,26 +83,10 @@ pub(crate) fn compile_rules(
     resources: &[Document],
     kinds: &Kinds,
 ) -> Compiled {
-    let mut compiled = compile_policies(host, documents, kinds);
-    let own = LazyCell::new(kiln_install::definitions);
-    let is_given = |kind: &str| {
-        own.iter().any(|definition| definition.str_at(["spec", "names", "kind"]) == Some(kind))
-            || documents.iter().chain(resources).any(|document| {
-                let objects = list::flatten(document.value().clone());
-                objects.iter().any(|object| object.str_at(["kind"]) == Some(kind))
-            })
-    };
-    compiled.diagnostics.extend(unknown_kinds(&compiled.policies, kinds, is_given));
+    let compiled = compile_given(host, documents, resources, kinds);
     for problem in &compiled.diagnostics {
         ui.problem(problem);
     }
-    compiled
-}
-
-fn compile_policies(host: PolicyHost, documents: &[Document], kinds: &Kinds) -> Compiled {
-    let policies = documents.iter().filter(|found| is_policy(found) || is_exception(found));
-    let mut compiled = compile_for(host, policies, kinds);
-    compiled.diagnostics.extend(documents.iter().filter_map(misplaced_kind));
     compiled
 }
 
@@ -135,30 +106,12 @@ pub(crate) fn is_clean(compiled: &Compiled) -> bool {
     compiled.not_run.is_empty() && compiled.diagnostics.iter().all(is_note)
 }
 
-/// The objects of documents, lists taken apart. Those with `generateName` need no name.
+/// The objects of documents, lists taken apart.
 ///
 /// # Errors
-/// When a document is not a Kubernetes object; each is named with its place.
+/// When a document is not a Kubernetes object.
 pub(crate) fn objects_of(documents: Vec<Document>) -> Result<Vec<Value>, CommandFailure> {
-    let mut objects = Vec::new();
-    let mut problems = Vec::new();
-    for document in documents {
-        let found = list::flatten(document.value().clone());
-        let wrong = |object: &Value| {
-            // The server makes up the rest of such a name, after rules at admission have seen the object.
-            let named_later = metadata::generate_name(object).is_some_and(|name| !name.is_empty());
-            ObjectId::of(object).err().filter(|_| !named_later || Gvk::of(object).is_none())
-        };
-        if let Some(missing) = found.iter().find_map(wrong) {
-            problems.push(
-                Diagnostic::error(format!("this is not a Kubernetes object: {missing}"))
-                    .at(document.place())
-                    .hint("a resource has apiVersion, kind and metadata.name or metadata.generateName"),
-            );
-        }
-        objects.extend(found);
-    }
-    if problems.is_empty() { Ok(objects) } else { Err(problems.into()) }
+    Ok(kiln_offline::objects_of(documents)?)
 }
 
 /// The only document of a file.
@@ -169,10 +122,4 @@ pub(crate) fn read_only(path: &str, global: &Global) -> Result<Document, Command
         Diagnostic::error(format!("{path} has {count} documents, and one is needed"))
     })?;
     Ok(document)
-}
-
-/// The policies and their exceptions, ready to be run.
-pub(crate) fn rule_set(compiled: &Compiled) -> kiln_engine::RuleSet {
-    kiln_engine::RuleSet::new(compiled.policies.iter().map(Arc::clone))
-        .with_exceptions(compiled.exceptions.iter().map(Arc::clone))
 }

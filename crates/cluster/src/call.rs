@@ -5,33 +5,6 @@ use std::fmt;
 use kiln_object::{Gvk, ObjectId, Selector, metadata};
 use kiln_value::{Str, Value};
 
-/// A kind whatever its version: what a cluster keeps together.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KindKey {
-    /// The group; empty for the core group.
-    pub group: Str,
-    pub kind: Str,
-}
-
-impl KindKey {
-    /// The kind of a group, version and kind.
-    pub fn of(gvk: &Gvk) -> Self {
-        KindKey { group: gvk.group.clone(), kind: gvk.kind.clone() }
-    }
-
-    /// A kind by its group and name.
-    pub fn new(group: &str, kind: &str) -> Self {
-        KindKey { group: group.into(), kind: kind.into() }
-    }
-}
-
-impl fmt::Display for KindKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.kind)?;
-        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
-    }
-}
-
 /// Something to ask of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {

@@ -13,6 +13,7 @@ mod call;
 mod error;
 mod watch;
 
-pub use call::{Call, KindKey, Listing, ObjectPatch, Preconditions, Reply, Verb};
+pub use call::{Call, Listing, ObjectPatch, Preconditions, Reply, Verb};
 pub use error::{ApiError, Reason};
+pub use kiln_object::KindKey;
 pub use watch::WatchEvent;

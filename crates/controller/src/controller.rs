@@ -9,21 +9,19 @@ use kiln_object::{Gvk, Kinds, ObjectId, Selector};
 use kiln_rules::{Exception, RuleId};
 use kiln_schema::{KubernetesVersion, Schema};
 
+use crate::cache::checkpoint_keeper::CheckpointKeeper;
 use crate::cache::{KindState, ObjectCache};
-use crate::checkpoint_keeper::CheckpointKeeper;
-use crate::downstreams::Downstreams;
-use crate::evaluate::{Engine, Evaluate, Panicked};
 use crate::lookups::Lookups;
-use crate::observed_requests::Hints;
 use crate::outbox::{Outbox, Purpose};
-use crate::policy_set::{PolicySet, Start};
-use crate::record::LABEL;
+use crate::policies::policy_set::{PolicySet, Start};
+use crate::policies::record::LABEL;
+use crate::reconcile::downstreams::Downstreams;
+use crate::reconcile::evaluate::{Engine, Evaluate, Panicked};
+use crate::reconcile::retry::backoff;
 use crate::reports::Reports;
-use crate::request_inbox::RequestInbox;
-use crate::retry::backoff;
+use crate::requests::Requests;
 use crate::settings::Settings;
-use crate::update_request_status::StatusWriter;
-use crate::work::Work;
+use crate::work_queue::work::Work;
 use crate::work_queue::{Condition, WorkKey, WorkQueue};
 
 /// A call that a host is to carry out, and to answer under its number.
@@ -109,12 +107,8 @@ pub struct Controller {
     pub(crate) policies: PolicySet,
     pub(crate) downstreams: Downstreams,
     pub(crate) checkpoint: CheckpointKeeper,
-    /// Requests that wait for their change to be seen.
-    pub(crate) observed: Hints,
-    /// UpdateRequests that hold requests.
-    pub(crate) inbox: RequestInbox,
-    /// UpdateRequests that users read.
-    pub(crate) status: StatusWriter,
+    /// What is known of admission requests.
+    pub(crate) requests: Requests,
     pub(crate) reports: Reports,
     /// What rules ask besides objects.
     pub(crate) lookups: Lookups,
@@ -152,9 +146,7 @@ impl Controller {
             policies: PolicySet::default(),
             downstreams: Downstreams::default(),
             checkpoint: CheckpointKeeper::default(),
-            observed: Hints::default(),
-            inbox: RequestInbox::default(),
-            status: StatusWriter::default(),
+            requests: Requests::default(),
             reports: Reports::default(),
             lookups: Lookups::default(),
             outbox: Outbox::default(),
@@ -310,8 +302,8 @@ impl Controller {
             self.cache.next_deadline(),
             self.policies.next_deadline(self.now),
             self.checkpoint.next_deadline(),
-            self.status.next_deadline(),
-            self.inbox.next_deadline(),
+            self.requests.status.next_deadline(),
+            self.requests.inbox.next_deadline(),
             self.work.rights.next_deadline(),
         ]
         .into_iter()

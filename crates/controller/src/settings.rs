@@ -5,7 +5,7 @@ use kiln_engine::{EvaluationLimits, ResourceFilter, usual_protected_namespaces};
 use kiln_object::{EngineNames, Gvk};
 use kiln_value::Str;
 
-use crate::signature::ClaimKeys;
+use crate::ownership::signature::ClaimKeys;
 
 /// What a host decides about a controller. Times are in milliseconds.
 #[derive(Clone, Debug)]

@@ -154,9 +154,110 @@ impl Cel {
         Cel::Call { target: None, function: function.to_owned(), args }
     }
 
-    /// `self.macro(variable, body)`
+    /// `self.macro(variable, body)`. Questions about what a list is filtered or mapped to are asked of the list itself.
     pub(crate) fn each(self, function: &str, variable: &str, body: Cel) -> Cel {
-        self.call(function, vec![Cel::name(variable), body])
+        let asks = matches!(function, "all" | "exists");
+        match self {
+            Cel::Call { target: Some(list), function: before, mut args }
+                if asks && args.len() == 2 && matches!(before.as_str(), "map" | "filter") =>
+            {
+                let inner = args.remove(1);
+                let name = args.remove(0);
+                let Cel::Name(own) = &name else {
+                    return list
+                        .call(&before, vec![name, inner])
+                        .call(function, vec![Cel::name(variable), body]);
+                };
+                let fits = !body.is_written_in() && (own == variable || !body.mentions(own));
+                if !fits {
+                    return list
+                        .call(&before, vec![name, inner])
+                        .call(function, vec![Cel::name(variable), body]);
+                }
+                let own = own.clone();
+                let joined = match (before.as_str(), function) {
+                    ("map", _) => body.replaced(variable, &inner),
+                    ("filter", "all") => {
+                        Cel::any([inner.negate(), body.replaced(variable, &Cel::name(&own))])
+                    }
+                    _ => Cel::all([inner, body.replaced(variable, &Cel::name(&own))]),
+                };
+                list.each(function, &own, joined)
+            }
+            list => list.call(function, vec![Cel::name(variable), body]),
+        }
+    }
+
+    /// Whether some of it was written in CEL already, so that it is not known what it reads.
+    fn is_written_in(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |part| found |= matches!(part, Cel::Written(_)));
+        found
+    }
+
+    /// Shows every part of it.
+    fn visit(&self, show: &mut dyn FnMut(&Cel)) {
+        show(self);
+        match self {
+            Cel::Name(_) | Cel::Literal(_) | Cel::Written(_) => {}
+            Cel::Select { of, .. } | Cel::Not(of) => of.visit(show),
+            Cel::Index { of, key, .. } => [of, key].into_iter().for_each(|part| part.visit(show)),
+            Cel::Call { target, args, .. } => {
+                target.iter().for_each(|target| target.visit(show));
+                args.iter().for_each(|arg| arg.visit(show));
+            }
+            Cel::Binary(_, left, right) => {
+                [left, right].into_iter().for_each(|part| part.visit(show));
+            }
+            Cel::All(parts) | Cel::Any(parts) | Cel::List(parts) => {
+                parts.iter().for_each(|part| part.visit(show));
+            }
+            Cel::Choose(a, b, c) => [a, b, c].into_iter().for_each(|part| part.visit(show)),
+            Cel::Map(entries) => entries.iter().for_each(|(key, value)| {
+                key.visit(show);
+                value.visit(show);
+            }),
+            Cel::Struct(_, fields) => fields.iter().for_each(|(_, value)| value.visit(show)),
+        }
+    }
+
+    /// The same with an expression in the place of a name, simplified where that makes a comparison plain.
+    #[must_use]
+    fn replaced(self, name: &str, with: &Cel) -> Cel {
+        let boxed = |part: Box<Cel>| Box::new(part.replaced(name, with));
+        let each = |parts: Vec<Cel>| parts.into_iter().map(|part| part.replaced(name, with));
+        match self {
+            Cel::Name(found) if found == name => with.clone(),
+            Cel::Name(_) | Cel::Literal(_) | Cel::Written(_) => self,
+            Cel::Select { of, field, optional } => Cel::Select { of: boxed(of), field, optional },
+            Cel::Index { of, key, optional } => {
+                Cel::Index { of: boxed(of), key: boxed(key), optional }
+            }
+            Cel::Call { target, function, args } => {
+                Cel::Call { target: target.map(boxed), function, args: each(args).collect() }
+            }
+            Cel::Binary(operator, left, right) => {
+                Cel::binary(operator, left.replaced(name, with), right.replaced(name, with))
+            }
+            Cel::All(parts) => Cel::all(each(parts)),
+            Cel::Any(parts) => Cel::any(each(parts)),
+            Cel::Not(inner) => inner.replaced(name, with).negate(),
+            Cel::Choose(a, b, c) => Cel::Choose(boxed(a), boxed(b), boxed(c)),
+            Cel::List(parts) => Cel::List(each(parts).collect()),
+            Cel::Map(entries) => Cel::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| (key.replaced(name, with), value.replaced(name, with)))
+                    .collect(),
+            ),
+            Cel::Struct(kind, fields) => Cel::Struct(
+                kind,
+                fields
+                    .into_iter()
+                    .map(|(field, value)| (field, value.replaced(name, with)))
+                    .collect(),
+            ),
+        }
     }
 
     pub(crate) fn or_value(self, default: Cel) -> Cel {

@@ -99,7 +99,9 @@ fn flat_alone(cel: &Cel) -> String {
 
 /// Names of fields in structures that are not identifiers stand in backticks.
 fn field_name(field: &str) -> String {
-    if crate::cel::is_identifier(field) { field.to_owned() } else { format!("`{field}`") }
+    // A field that may be left out begins with a question mark.
+    let (mark, name) = field.strip_prefix('?').map_or(("", field), |name| ("?", name));
+    if crate::cel::is_identifier(name) { field.to_owned() } else { format!("{mark}`{name}`") }
 }
 
 /// The text, broken where it does not fit behind so many columns.

@@ -5,7 +5,7 @@ use kiln_text::quantity::Quantity;
 use kiln_value::{Path, Value};
 
 use crate::cel::{Cel, Operator};
-use crate::jmespath_to_cel::Scope;
+use crate::jmespath_to_cel::{Scope, map_of_keys};
 use crate::shape::Shape;
 use crate::templates;
 use crate::term::Term;
@@ -48,6 +48,23 @@ fn condition(condition: &Value, scope: &Scope, path: &Path) -> Result<Cel, Obsta
 
 /// One comparison; none where CEL has nothing for these types.
 fn compare(operator: &str, key: &Term, value: &Term) -> Option<Cel> {
+    // Nothing holds of null, neither an operator nor its opposite. An empty list has the same effect where one element
+    // has to be found.
+    let plain = |term: &Term, empty_will_do: bool| match term {
+        Term::Guarded { has, value, lenient, shape } => match empty_will_do {
+            true => (Cel::bool(true), Term::Value(lenient.clone(), shape.clone())),
+            false => (has.clone(), Term::Value(value.clone(), shape.clone())),
+        },
+        Term::Optional(_, shape) => (term.has(), Term::Value(term.strict(), shape.clone())),
+        other => (Cel::bool(true), other.clone()),
+    };
+    let (key_is_there, key) = plain(key, matches!(operator, "AnyIn" | "AnyNotIn"));
+    let (value_is_there, value) = plain(value, matches!(operator, "AnyIn" | "AllIn" | "In"));
+    let compared = compare_plain(operator, &key, &value)?;
+    Some(Cel::all([key_is_there, value_is_there, compared]))
+}
+
+fn compare_plain(operator: &str, key: &Term, value: &Term) -> Option<Cel> {
     match operator {
         "Equals" | "Equal" => equals(key, value),
         "NotEquals" | "NotEqual" => equals(key, value).map(Cel::negate),
@@ -79,7 +96,7 @@ fn equals(key: &Term, value: &Term) -> Option<Cel> {
         Value::String(text) => match shape {
             Shape::Bool => key.strict().equals(Cel::bool(text.parse().ok()?)),
             Shape::Int => key.strict().equals(Cel::int(text.parse().ok()?)),
-            Shape::Quantity => {
+            Shape::Quantity if Quantity::parse(text).is_ok() => {
                 quantity(key).call("compareTo", vec![quantity(value)]).equals(Cel::int(0))
             }
             Shape::List(_) | Shape::Map(_) | Shape::Struct(_) => Cel::bool(false),
@@ -91,6 +108,7 @@ fn equals(key: &Term, value: &Term) -> Option<Cel> {
             cel => cel.equals(Cel::bool(*truth)),
         },
         Value::Number(_) if shape == Shape::Text => return None,
+        Value::List(_) | Value::Map(_) if shape == Shape::Text => Cel::bool(false),
         Value::List(list) if list.is_empty() && shape.is_list() => {
             Cel::function("size", vec![key.list()]).equals(Cel::int(0))
         }
@@ -100,7 +118,17 @@ fn equals(key: &Term, value: &Term) -> Option<Cel> {
 }
 
 fn quantity(term: &Term) -> Cel {
-    Cel::function("quantity", vec![term.strict()])
+    let text = match term {
+        Term::Literal(number @ Value::Number(_)) => Cel::text(kiln_value::json::to_string(number)),
+        term => term.strict(),
+    };
+    Cel::function("quantity", vec![text])
+}
+
+/// Whether a value is an empty text where it is missing, which is no quantity.
+fn may_be_empty(term: &Term) -> bool {
+    matches!(term.strict(), Cel::Call { function, args, .. }
+        if function == "orValue" && args.first() == Some(&Cel::text("")))
 }
 
 /// Whether an element is in what a condition lists.
@@ -146,6 +174,36 @@ impl Members<'_> {
 }
 
 fn membership(operator: &str, key: &Term, value: &Term) -> Option<Cel> {
+    let constants = || match value {
+        Term::Literal(Value::List(list)) => Some(list.iter().collect::<Vec<_>>()),
+        Term::Literal(Value::String(_)) => match value {
+            Term::Literal(text) => Some(vec![text]),
+            _ => None,
+        },
+        _ => None,
+    };
+    // Whether a map has some keys.
+    if let Some(map) = map_of_keys(key)
+        && let Some(names) = constants()
+        && let Some(names) = names.iter().map(|name| name.as_str()).collect::<Option<Vec<_>>>()
+        && matches!(operator, "AnyIn" | "AllNotIn")
+        && !names.iter().any(|name| kiln_text::wildcard::contains_wildcard(name))
+    {
+        let has = Cel::any(names.iter().map(|name| map.clone().select(name).has()));
+        return Some(if operator == "AnyIn" { has } else { has.negate() });
+    }
+    // A list of constants, and one value of the object.
+    if let (Term::Literal(Value::List(list)), Term::Place(place)) = (key, value)
+        && place.is_of_object()
+        && matches!(place.shape, Shape::Text | Shape::Unknown)
+    {
+        let found = Members::Constants(list.iter().collect()).has(&place.plain(), &Shape::Text)?;
+        return match operator {
+            "AnyIn" => Some(found),
+            "AllNotIn" => Some(found.negate()),
+            _ => None,
+        };
+    }
     let members = match value {
         Term::Literal(Value::List(list)) => Members::Constants(list.iter().collect()),
         Term::Literal(Value::String(text)) if kiln_text::range::ends(text, "-").is_some() => {
@@ -161,6 +219,13 @@ fn membership(operator: &str, key: &Term, value: &Term) -> Option<Cel> {
         }
         Term::Literal(_) => return None,
         Term::Several(_) => Members::List(value.strict()),
+        Term::Place(place) if place.is_of_object() && place.shape == Shape::Text => {
+            return Some(match operator {
+                "In" | "AnyIn" | "AllIn" => key.strict().equals(value.strict()),
+                _ => key.strict().differs(value.strict()),
+            })
+            .filter(|_| !key.shape().is_list());
+        }
         value if value.shape() == Shape::Text => {
             // Kyverno: a text that holds a JSON list is that list.
             Members::List(Cel::name("json").call("Unmarshal", vec![value.strict()]))
@@ -182,7 +247,8 @@ fn membership(operator: &str, key: &Term, value: &Term) -> Option<Cel> {
     }
     let mut found = members.has(&Cel::name(&name), &key.shape().element())?;
     // Kyverno: a key may be a wildcard, too. In rules of roles a star is one that means everything.
-    if matches!(name.as_str(), "verb" | "apiGroup" | "resource" | "resourceName")
+    let of_roles = ["verb", "apiGroup", "resource", "resourceName"];
+    if of_roles.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit()))
         && operator == "AnyIn"
     {
         found = Cel::any([found, Cel::name(&name).equals(Cel::text("*"))]);
@@ -210,7 +276,11 @@ fn ordered(operator: Operator, key: &Term, value: &Term) -> Option<Cel> {
     let plain = |value: &Term| Some(Cel::binary(operator, key.strict(), value.strict()));
     let measured = || {
         let compared = quantity(key).call("compareTo", vec![quantity(value)]);
-        Some(Cel::binary(operator, compared, Cel::int(0)))
+        let compared = Cel::binary(operator, compared, Cel::int(0));
+        Some(match may_be_empty(key) {
+            true => Cel::all([Cel::function("isQuantity", vec![key.strict()]), compared]),
+            false => compared,
+        })
     };
     match (key.shape(), value) {
         (Shape::Quantity, _) => measured(),

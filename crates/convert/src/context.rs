@@ -8,7 +8,7 @@ use crate::jmespath_to_cel::{Scope, translate, translate_in};
 use crate::shape::Shape;
 use crate::templates::{self, Part};
 use crate::term::Term;
-use crate::verdict::Obstacle;
+use crate::verdict::{CoveredRequests, Difference, Obstacle};
 
 /// A CEL variable.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,12 @@ pub(crate) fn add(
             (Some(variables), term) => {
                 let shape = term.shape();
                 let name = variable_name(name);
-                variables.push(CelVariable { name: name.clone(), cel: term.strict() });
+                // A list that comes of nothing is empty.
+                let cel = match &term {
+                    Term::Guarded { .. } => term.list(),
+                    term => term.strict(),
+                };
+                variables.push(CelVariable { name: name.clone(), cel });
                 Term::Value(Cel::name("variables").select(&name), shape)
             }
             (None, term) => term,
@@ -108,6 +113,11 @@ fn loaded(entry: &Value, kinds: &Kinds, scope: &Scope, path: &Path) -> Result<Te
         let reference =
             templates::text_term(registry.str_at(["reference"]).unwrap_or_default(), scope)
                 .map_err(at)?;
+        scope.note(Difference::other(
+            "images whose registry does not answer",
+            "the rule takes the default of what it reads of the image, or does not run; the new policy cannot be evaluated",
+            CoveredRequests::NewErrorOf("image data"),
+        ));
         let get = Cel::name("image").call("GetMetadata", vec![reference.strict()]);
         // The configuration of the image is called otherwise here.
         let data = Term::Value(get, Shape::Unknown);

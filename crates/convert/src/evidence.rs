@@ -1,15 +1,15 @@
 //! The verdict on each rule: both sides are run, and what was declared is held against what was found.
 
 use kiln_equivalence::{
-    Comparison, DifferenceKind, Evidence, FoundDifference, Mutants, PolicySide, compare, mutants,
+    Comparison, DifferenceKind, Evidence, FoundDifference, Mutants, PolicySide, Word, compare,
+    mutants,
 };
 use kiln_object::Kinds;
-use kiln_rules::Operation;
 use kiln_value::Value;
 use kiln_yaml::{Document, ReadOptions};
 use serde::Serialize;
 
-use crate::verdict::{ConvertedRule, Difference};
+use crate::verdict::{ConvertedRule, CoveredRequests, Difference};
 use crate::{Conversion, ConvertedDocument};
 
 /// How conversions are checked.
@@ -58,6 +58,8 @@ impl Verdict {
 pub struct RuleVerdict {
     pub rule: ConvertedRule,
     pub verdict: Verdict,
+    /// An example for each difference that the rule declares, if one was found.
+    pub examples: Vec<Option<FoundDifference>>,
     /// What was found and not declared.
     pub found: Vec<FoundDifference>,
     /// What the verdict rests on; none if nothing was run.
@@ -107,11 +109,14 @@ pub fn verdicts(
                 return RuleVerdict {
                     rule: rule.clone(),
                     verdict,
+                    examples: Vec::new(),
                     found: Vec::new(),
                     evidence: None,
                 };
             }
             let parts = rule.documents.iter().filter_map(|number| checked.get(*number)?.as_ref());
+            let mut rule = rule.clone();
+            let mut examples = vec![None; rule.differences.len()];
             let mut found = Vec::new();
             let mut summary = EvidenceSummary::default();
             for (evidence, mutants) in parts {
@@ -121,15 +126,31 @@ pub fn verdicts(
                 summary.mutants_made += mutants.made;
                 summary.mutants_noticed += mutants.noticed;
                 summary.mutants_missed.extend(mutants.missed.iter().cloned());
-                let undeclared = evidence
-                    .differences
-                    .iter()
-                    .filter(|found| !is_declared(found, &rule.differences));
-                found.extend(undeclared.cloned());
+                for difference in &evidence.differences {
+                    let holds = |known: &Difference| known.covers.hold(difference);
+                    let mut known = rule.differences.iter().position(holds);
+                    if known.is_none()
+                        && let Some(at) = rule.possible.iter().position(holds)
+                    {
+                        known = Some(rule.differences.len());
+                        rule.differences.push(rule.possible.remove(at));
+                        examples.push(None);
+                    }
+                    match (known, failing(difference)) {
+                        (Some(known), _) => {
+                            examples[known].get_or_insert_with(|| difference.clone());
+                        }
+                        (None, Some(named)) => {
+                            rule.differences.push(named);
+                            examples.push(Some(difference.clone()));
+                        }
+                        (None, None) => found.push(difference.clone()),
+                    }
+                }
             }
             let is_equal = found.is_empty() && rule.differences.is_empty();
             let verdict = if is_equal { Verdict::Equal } else { Verdict::EqualExcept };
-            RuleVerdict { rule: rule.clone(), verdict, found, evidence: Some(summary) }
+            RuleVerdict { rule, verdict, examples, found, evidence: Some(summary) }
         })
         .collect()
 }
@@ -200,19 +221,17 @@ fn side_of(converted: &[&ConvertedDocument], kinds: &Kinds) -> Option<PolicySide
     Some(PolicySide::new(compiled.policies, [], values))
 }
 
-/// Whether a difference is one of those that the conversion named.
-fn is_declared(found: &FoundDifference, declared: &[Difference]) -> bool {
-    let input = &found.input;
-    declared.iter().any(|difference| match difference.inputs.as_str() {
-        inputs if inputs.starts_with("DELETE") => input.operation == Operation::Delete,
-        inputs if inputs.starts_with("updates of") => input.operation == Operation::Update,
-        inputs if inputs.starts_with("ReplicationControllers") => {
-            input.kind.kind.as_str() == "ReplicationController"
-        }
-        inputs if inputs.contains("ephemeralcontainers") => {
-            input.subresource.as_str() == "ephemeralcontainers"
-        }
-        inputs if inputs.starts_with("lists that get") => found.kind == DifferenceKind::Object,
-        _ => false,
-    })
+/// A request that is refused only because a rule cannot be evaluated for it. What the rule fails at, an expression often
+/// does without: `&&` and `||` of CEL need one side only, and variables that decide nothing are not read.
+fn failing(found: &FoundDifference) -> Option<Difference> {
+    if found.kind != DifferenceKind::Weaker || found.old.word != Word::Error {
+        return None;
+    }
+    let message = found.old.messages.first()?;
+    let cause = message.lines().next().unwrap_or_default();
+    Some(Difference::weaker(
+        format!("requests for which the rule itself fails ({cause})"),
+        "the rule refuses them if it enforces; the new policy decides without what the rule misses",
+        CoveredRequests::OldError,
+    ))
 }

@@ -99,7 +99,7 @@ pub(crate) fn convert(
     let list: Value = expressions.iter().map(|cel| value!({"expression": print(cel)})).collect();
     spec.insert("generate", list);
     document.insert("spec", spec);
-    Ok((ConvertedDocument::of(Value::Map(document)), Vec::new()))
+    Ok((ConvertedDocument::of(Value::Map(document)), scope.notes()))
 }
 
 fn matching_only_deletes(operations: &[String]) -> bool {

@@ -5,9 +5,11 @@
 
 mod functions;
 
-pub(crate) use functions::as_text;
+pub(crate) use functions::{as_text, map_of_keys};
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use kiln_jmespath::{Expression, Syntax};
 use kiln_value::Value;
@@ -15,7 +17,7 @@ use kiln_value::Value;
 use crate::cel::{Cel, Operator};
 use crate::shape::Shape;
 use crate::term::{Place, Term, literal};
-use crate::verdict::Obstacle;
+use crate::verdict::{Difference, Obstacle};
 
 /// The names that expressions can read, and what they stand for.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,8 @@ pub(crate) struct Scope {
     names: BTreeMap<String, Term>,
     /// Variables of loops that are in use, so that inner ones get other names.
     used: Vec<String>,
+    /// What is known to differ; all copies of a scope write into one list.
+    notes: Rc<RefCell<Vec<Difference>>>,
 }
 
 impl Scope {
@@ -34,14 +38,25 @@ impl Scope {
         self.names.get(name)
     }
 
+    /// Notes inputs for which a translation means something else.
+    pub(crate) fn note(&self, difference: Difference) {
+        let mut notes = self.notes.borrow_mut();
+        if !notes.contains(&difference) {
+            notes.push(difference);
+        }
+    }
+
+    /// What was noted.
+    pub(crate) fn notes(&self) -> Vec<Difference> {
+        self.notes.borrow().clone()
+    }
+
     /// A name for a variable of a loop, after what the list is called.
     pub(crate) fn fresh(&mut self, list: &Cel) -> String {
         let wanted = singular(list);
         let mut name = wanted.clone();
         let mut number = 2;
-        while self.used.contains(&name)
-            || matches!(name.as_str(), "object" | "oldObject" | "request" | "variables")
-        {
+        while self.used.contains(&name) || is_taken(&name) {
             name = format!("{wanted}{number}");
             number += 1;
         }
@@ -53,6 +68,39 @@ impl Scope {
     pub(crate) fn release(&mut self, name: &str) {
         self.used.retain(|used| used != name);
     }
+}
+
+/// Names that expressions of policies have already, or that CEL keeps for itself.
+fn is_taken(name: &str) -> bool {
+    const WORDS: [&str; 26] = [
+        "object",
+        "oldObject",
+        "request",
+        "variables",
+        "resource",
+        "images",
+        "image",
+        "in",
+        "true",
+        "false",
+        "null",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+    ];
+    WORDS.contains(&name) || name == "void" || name == "while"
 }
 
 /// What an element of a list is called: the last word of the list, in the singular.
@@ -82,6 +130,7 @@ fn singular(list: &Cel) -> String {
         .or_else(|| word.strip_suffix('s').map(str::to_owned))
     {
         Some(stem) if stem.len() > 1 && !lower.ends_with("ss") => stem,
+        _ if word == "item" => word,
         _ if word.len() > 1 => format!("{}Item", word.trim_end_matches("Item")),
         _ => "item".to_owned(),
     }
@@ -256,6 +305,8 @@ impl Translator {
                 Ok(Term::Value(part, Shape::Text))
             }
             Current::At(term) => Ok(term.field(name)),
+            // `""` is a field that nothing has; policies mean the empty text by it.
+            Current::Root if name.is_empty() => Ok(Term::Literal(Value::Null)),
             Current::Root => self.scope.get(name).cloned().ok_or_else(|| {
                 Obstacle::new(
                     format!("variable {name:?} in {{{{ {} }}}}", self.context),
@@ -299,6 +350,9 @@ impl Translator {
         Ok(match term {
             Term::Place(place) => Term::Place(place.at(Cel::int(at), shape)),
             Term::Optional(cel, _) => Term::Optional(cel.clone().index(Cel::int(at), true), shape),
+            Term::Guarded { lenient, .. } => {
+                Term::Optional(lenient.clone().index(Cel::int(at), true), shape)
+            }
             Term::Several(parts) => {
                 let at = usize::try_from(at).unwrap_or(usize::MAX);
                 parts.get(at).cloned().unwrap_or(Term::Literal(Value::Null))
@@ -371,14 +425,27 @@ impl Translator {
             Term::Literal(value) if is_false(value) && term.shape().is_list() => Cel::empty_list(),
             Term::Literal(Value::Null) => {
                 return Ok(match term {
-                    Term::Place(_) | Term::Optional(..) => term.clone(),
+                    Term::Place(place) if !place.is_present() => {
+                        Term::Optional(place.optional(), shape)
+                    }
+                    Term::Place(_) | Term::Optional(..) | Term::Guarded { .. } => term.clone(),
                     other => Term::Value(other.strict(), shape),
                 });
+            }
+            // Nothing is left if both are missing, which is no error.
+            default @ (Term::Place(_) | Term::Optional(..))
+                if !default.is_present() && !term.is_present() =>
+            {
+                let either = term.optional().call("or", vec![default.optional()]);
+                return Ok(Term::Optional(either, shape));
             }
             default => default.strict(),
         };
         match term {
             Term::Several(_) => Ok(Term::Value(term.list(), shape)),
+            Term::Guarded { .. } if value == Cel::empty_list() => {
+                Ok(Term::Value(term.list(), shape))
+            }
             term if term.is_present()
                 && !matches!(default, Term::Literal(value) if is_false(value)) =>
             {
@@ -412,6 +479,12 @@ impl Translator {
     fn truth(&self, term: &Term) -> Result<Cel, Obstacle> {
         if let Term::Literal(value) = term {
             return Ok(Cel::bool(!is_false(value)));
+        }
+        if let Term::Guarded { has, value, .. } = term
+            && !term.shape().is_list()
+        {
+            let truth = self.truth(&Term::Value(value.clone(), term.shape()))?;
+            return Ok(Cel::all([has.clone(), truth]));
         }
         Ok(match term.shape() {
             Shape::Bool => {
@@ -485,34 +558,63 @@ impl Translator {
                 parts.iter().map(|part| self.term(right, &Current::At(part.clone()))).collect();
             return Ok(Term::Several(each?));
         }
-        let mut list = left.list();
         let shape = left.shape().element();
         if condition.is_none() && *right == Syntax::Current {
             return Ok(match left {
-                Term::Place(_) | Term::Optional(..) => left.clone(),
-                _ => Term::Value(list, Shape::List(Box::new(shape))),
+                Term::Optional(..) => left.clone(),
+                _ => left.mapped(|list| list, Shape::List(Box::new(shape))),
             });
         }
-        let name = self.scope.fresh(&list);
+        let name = self.scope.fresh(&left.list());
         let element = Term::Value(Cel::name(&name), shape.clone());
+        let mut truth = None;
         if let Some(condition) = condition {
-            let condition = self.term(condition, &Current::At(element.clone()))?;
-            let truth = self.truth(&condition)?;
-            list = list.each("filter", &name, truth);
+            truth = Some(self.kept(condition, &element)?);
         }
+        let filtered = |list: Cel| match &truth {
+            Some(truth) => list.each("filter", &name, truth.clone()),
+            None => list,
+        };
         if *right == Syntax::Current {
-            return Ok(Term::Value(list, Shape::List(Box::new(shape))));
+            return Ok(left.mapped(filtered, Shape::List(Box::new(shape))));
         }
-        let each = self.term(right, &Current::At(element))?;
+        let each = self.term(right, &Current::At(element.clone()))?;
         let inner = Shape::List(Box::new(each.shape()));
-        let has = each.has();
+        let has = self.presence(right, &each, &element)?;
         if has.is_bool(false) {
             return Ok(Term::Value(Cel::empty_list(), inner));
         }
-        if !has.is_bool(true) {
-            list = list.each("filter", &name, has);
+        let mapped = |list: Cel| {
+            let list = filtered(list);
+            let list =
+                if has.is_bool(true) { list } else { list.each("filter", &name, has.clone()) };
+            list.each("map", &name, each.strict())
+        };
+        Ok(left.mapped(mapped, inner))
+    }
+
+    /// Whether an element has what a projection takes from it: elements without it are left out, also where a function is
+    /// called on it.
+    fn presence(&mut self, right: &Syntax, each: &Term, element: &Term) -> Result<Cel, Obstacle> {
+        let has = each.has();
+        Ok(Cel::all([self.called_on(right, element)?, has]))
+    }
+
+    /// Whether what a function is called on is there, as in `path.contains(@, 'x')`.
+    fn called_on(&mut self, syntax: &Syntax, element: &Term) -> Result<Cel, Obstacle> {
+        let Syntax::Chain(parts) = syntax else { return Ok(Cel::bool(true)) };
+        let call = parts.iter().position(|part| matches!(part, Syntax::Call { .. }));
+        match call.filter(|at| *at > 0) {
+            Some(at) => Ok(self.chain(&parts[..at], &Current::At(element.clone()))?.has()),
+            None => Ok(Cel::bool(true)),
         }
-        Ok(Term::Value(list.each("map", &name, each.strict()), inner))
+    }
+
+    /// Whether a filter keeps an element. One for which the condition finds nothing goes.
+    fn kept(&mut self, condition: &Syntax, element: &Term) -> Result<Cel, Obstacle> {
+        let there = self.called_on(condition, element)?;
+        let term = self.term(condition, &Current::At(element.clone()))?;
+        Ok(Cel::all([there, self.truth(&term)?]))
     }
 
     fn project_values(&mut self, left: &Term, right: &Syntax) -> Translated {
@@ -588,8 +690,12 @@ impl Translator {
                 let shape = parts.first().map_or(Shape::Unknown, Term::shape);
                 Term::Value(term.list(), shape)
             }
-            Term::Value(list, shape) if shape.element().is_list() => {
-                Term::Value(list.clone().call("flatten", vec![]), shape.element())
+            Term::Value(..) | Term::Guarded { .. } if term.shape().element().is_list() => {
+                term.mapped(|list| list.call("flatten", vec![]), term.shape().element())
+            }
+            // What is missing gives nothing, and is no error.
+            Term::Place(place) if !place.is_present() => {
+                term.mapped(|list| list, place.shape.clone())
             }
             other => other.clone(),
         }
@@ -597,29 +703,37 @@ impl Translator {
 
     /// `left[?condition].right[]`, where `right` is a list: all of them joined.
     fn flat_map(&mut self, left: &Term, condition: Option<&Syntax>, right: &Syntax) -> Translated {
-        let mut list = left.list();
-        let name = self.scope.fresh(&list);
+        let name = self.scope.fresh(&left.list());
         let element = Term::Value(Cel::name(&name), left.shape().element());
+        let mut truth = None;
         if let Some(condition) = condition {
-            let condition = self.term(condition, &Current::At(element.clone()))?;
-            let truth = self.truth(&condition)?;
-            list = list.each("filter", &name, truth);
+            truth = Some(self.kept(condition, &element)?);
         }
-        let each = self.term(right, &Current::At(element))?;
+        let filtered = |list: Cel| match &truth {
+            Some(truth) => list.each("filter", &name, truth.clone()),
+            None => list,
+        };
+        let each = self.term(right, &Current::At(element.clone()))?;
         let inner = each.shape();
         if inner.is_no_list() {
-            let has = each.has();
-            if !has.is_bool(true) {
-                list = list.each("filter", &name, has);
-            }
-            return Ok(Term::Value(
-                list.each("map", &name, each.strict()),
-                Shape::List(Box::new(inner)),
-            ));
+            let has = self.presence(right, &each, &element)?;
+            let mapped = |list: Cel| {
+                let list = filtered(list);
+                let list =
+                    if has.is_bool(true) { list } else { list.each("filter", &name, has.clone()) };
+                list.each("map", &name, each.strict())
+            };
+            return Ok(left.mapped(mapped, Shape::List(Box::new(inner))));
         }
-        let joined = list.each("map", &name, each.list()).call("flatten", vec![]);
         let shape = if inner.is_list() { inner } else { Shape::List(Box::new(Shape::Unknown)) };
-        Ok(Term::Value(joined, shape))
+        let there = self.called_on(right, &element)?;
+        let joined = |list: Cel| {
+            let list = filtered(list);
+            let list =
+                if there.is_bool(true) { list } else { list.each("filter", &name, there.clone()) };
+            list.each("map", &name, each.list()).call("flatten", vec![])
+        };
+        Ok(left.mapped(joined, shape))
     }
 }
 
@@ -690,13 +804,13 @@ mod tests {
             ),
             (
                 "request.object.spec.volumes[?hostPath].name",
-                "object.spec.?volumes.orValue([]).filter(volume, has(volume.hostPath)).map(volume, volume.name)",
+                "object.spec.volumes.filter(volume, has(volume.hostPath)).map(volume, volume.name)",
             ),
             ("length(request.object.spec.containers)", "size(object.spec.containers)"),
             ("contains(request.object.metadata.name, 'x')", "object.metadata.name.contains('x')"),
             (
                 "keys(request.object.spec) | contains(@, 'hostNetwork')",
-                "'hostNetwork' in object.spec.map(key, key)",
+                "has(object.spec.hostNetwork)",
             ),
             (
                 "regex_match('^v[0-9]$', request.object.metadata.name)",

@@ -52,7 +52,7 @@ use kiln_yaml::{Document, ReadOptions};
 pub use documents::ConvertedDocument;
 pub use evidence::{CheckOptions, EvidenceSummary, RuleVerdict, Verdict, verdicts};
 pub use exceptions::convert_exception;
-pub use verdict::{ConvertedRule, Difference, Obstacle};
+pub use verdict::{ConvertedRule, CoveredRequests, Difference, Obstacle};
 
 /// What came of a conversion.
 #[derive(Clone, Debug, Default)]
@@ -176,12 +176,15 @@ pub fn unchecked_verdicts(conversion: &Conversion) -> Vec<RuleVerdict> {
         .rules
         .iter()
         .map(|rule| {
+            let mut rule = rule.clone();
+            rule.differences.append(&mut rule.possible);
             let verdict = match (&rule.obstacle, rule.differences.is_empty()) {
                 (Some(_), _) => Verdict::NotConvertible,
                 (None, true) => Verdict::Equal,
                 (None, false) => Verdict::EqualExcept,
             };
-            RuleVerdict { rule: rule.clone(), verdict, found: Vec::new(), evidence: None }
+            let examples = vec![None; rule.differences.len()];
+            RuleVerdict { rule, verdict, examples, found: Vec::new(), evidence: None }
         })
         .collect()
 }

@@ -22,6 +22,8 @@ pub(crate) struct Matching {
     pub(crate) conditions: Vec<(String, Cel)>,
     /// The operations that the filters name; none when they name none.
     pub(crate) operations: Vec<String>,
+    /// Operations that the rule leaves out, whatever the object is.
+    pub(crate) excluded_operations: Vec<String>,
     /// The kinds, with their API versions, as far as they are known.
     pub(crate) kinds: Vec<(String, String)>,
     /// Subresources that are connected to, such as `exec`.
@@ -117,6 +119,7 @@ pub(crate) fn matching(
         object_selector: None,
         conditions: Vec::new(),
         operations: Vec::new(),
+        excluded_operations: Vec::new(),
         kinds: Vec::new(),
         is_connection: false,
     };
@@ -141,6 +144,12 @@ pub(crate) fn matching(
     }
     matching.include(&include, &named, object)?;
     for (number, (filter, path)) in exclude.filters.iter().enumerate() {
+        if let Some(operations) = operations_alone(filter, &named)
+            && (exclude.any || exclude.filters.len() == 1)
+        {
+            matching.excluded_operations.extend(operations);
+            continue;
+        }
         let held = filter_condition(filter, object, &named, true, path)?;
         if held.is_bool(false) {
             continue;
@@ -282,6 +291,18 @@ impl Matching {
             resources: vec![resource],
         });
     }
+}
+
+/// The operations of a filter that says nothing else.
+fn operations_alone(filter: &Value, named: &[String]) -> Option<Vec<String>> {
+    let only = filter.as_map()?;
+    let resources = filter.get("resources")?.as_map()?;
+    let says_more = only.len() > 1
+        || resources.keys().any(|key| !matches!(key.as_str(), "operations" | "kinds"));
+    let own = kinds_of(filter);
+    let covers = own.is_empty() || named.iter().all(|kind| own.contains(kind));
+    let operations = texts(resources.get("operations"));
+    (!says_more && covers && !operations.is_empty()).then_some(operations)
 }
 
 fn has_wildcards(selector: &Value) -> bool {

@@ -11,7 +11,7 @@ use crate::documents::{self, ConvertedDocument};
 use crate::shape::Shape;
 use crate::term::{Place, Term};
 use crate::to_cel::API_VERSION;
-use crate::verdict::{ConvertedRule, Difference, Obstacle};
+use crate::verdict::{ConvertedRule, CoveredRequests, Difference, Obstacle};
 
 /// The namespace whose rules are about the whole cluster.
 const CLUSTER_NAMESPACE: &str = "kubemod-system";
@@ -27,6 +27,7 @@ pub(crate) fn convert(document: &Document, kinds: &Kinds) -> Conversion {
         form: format!("ModRule.{}", kind.to_ascii_lowercase()),
         documents: Vec::new(),
         differences: Vec::new(),
+        possible: Vec::new(),
         obstacle: None,
     };
     let mut conversion = Conversion::default();
@@ -114,6 +115,7 @@ fn one(
         differences.push(Difference::other(
             "objects that rules of several execution tiers change",
             "policies run in the order of their names: name them so that the order is that of the tiers",
+            CoveredRequests::Untried,
         ));
     }
     let policy_kind = match (kind, is_wide) {

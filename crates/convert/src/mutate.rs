@@ -22,9 +22,11 @@ use crate::scope::rule_scope;
 use crate::shape::Shape;
 use crate::templates;
 use crate::term::{Place, Term};
-use crate::to_cel::{API_VERSION, common_fields, controllers, insert_named};
+use crate::to_cel::{
+    API_VERSION, CONTROLLERS, common_fields, controllers, insert_named, replication_controllers,
+};
 use crate::validate::operations;
-use crate::verdict::{Difference, Obstacle};
+use crate::verdict::{CoveredRequests, Difference, Obstacle};
 
 /// A change, in one of the two forms.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +41,10 @@ pub(crate) struct Changes<'c> {
     pub(crate) object: Place,
     pub(crate) scope: Scope,
     pub(crate) mutations: Vec<Mutation>,
-    /// What must hold for the changes to be made at all.
+    /// What must hold of the trigger for the changes to be made at all.
     pub(crate) guards: Vec<Cel>,
+    /// What must hold of a stored object that is changed.
+    pub(crate) conditions: Vec<Cel>,
     /// Lists or maps that are one value are replaced.
     pub(crate) replaces: bool,
     /// New elements of lists come last instead of first.
@@ -58,7 +62,7 @@ fn existing_target<'m>(mutate: &'m Value, path: &Path) -> Result<Option<&'m Valu
     if more.is_some() {
         return Err(Obstacle::new("several targets", "write one rule for each").at(&path));
     }
-    for field in ["context", "preconditions", "selector"] {
+    for field in ["context", "selector"] {
         if first.is_some_and(|target| target.get(field).is_some()) {
             return Err(Obstacle::new(format!("targets[].{field}"), "write targetMatchConditions")
                 .at(&path));
@@ -141,12 +145,16 @@ pub(crate) fn convert(
         guards.push(conditions(preconditions, &scope, &path.join("preconditions"))?);
     }
     let mut place = Place::of(Cel::name("object"), about.shape());
-    let mut found_by = None;
+    let (mut found_by, mut target_conditions) = (None, Vec::new());
     if let Some(target) = target {
         let text = |field: &str| target.str_at([field]).unwrap_or_default();
         place =
             Place::of(Cel::name("object"), Shape::of_kinds([(text("apiVersion"), text("kind"))]));
         scope.set("target", Term::Place(place.clone()));
+        if let Some(found) = target.get("preconditions") {
+            let path = at.join("targets").join(0usize).join("preconditions");
+            target_conditions.push(conditions(found, &scope, &path)?);
+        }
         found_by = Some(target_expression(target, kinds, &scope, &at.join("targets"))?);
     }
     let mut changes = Changes {
@@ -155,16 +163,21 @@ pub(crate) fn convert(
         scope,
         mutations: Vec::new(),
         guards,
+        conditions: target_conditions,
         replaces: false,
         reorders: false,
         target: found_by,
     };
     changes.add(mutate, &at)?;
-    let mut differences = Vec::new();
+    let mut differences = changes.scope.notes();
+    if controllers(rule, compiled).contains(&"ReplicationController") {
+        differences.push(replication_controllers("their Pods are still changed"));
+    }
     if changes.reorders {
         differences.push(Difference::other(
             "lists that get a new element",
             "the rule puts it in front; an apply configuration puts it behind what is there",
+            CoveredRequests::Order,
         ));
     }
     let document = document(policy, rule, compiled, &about, &found.operations, &variables, changes);
@@ -235,17 +248,12 @@ fn document(
         && about.object_selector.is_none();
     if pods_alone {
         let held = controllers(rule, compiled);
-        let all = [
-            ("DaemonSet", "daemonsets"),
-            ("Deployment", "deployments"),
-            ("Job", "jobs"),
-            ("ReplicaSet", "replicasets"),
-            ("StatefulSet", "statefulsets"),
-            ("CronJob", "cronjobs"),
-        ];
-        let listed: Vec<&str> =
-            all.iter().filter(|(kind, _)| held.contains(kind)).map(|(_, plural)| *plural).collect();
-        if listed.len() < all.len() {
+        let listed: Vec<&str> = CONTROLLERS
+            .iter()
+            .filter(|(kind, _)| held.contains(kind))
+            .map(|(_, plural)| *plural)
+            .collect();
+        if listed.len() < CONTROLLERS.len() {
             let listed: Value = listed.into_iter().collect();
             spec.insert("autogen", value!({"podControllers": {"controllers": listed}}));
         }
@@ -254,8 +262,8 @@ fn document(
     if let Some(target) = &changes.target {
         spec.insert("targetMatchConstraints", value!({"expression": print(target)}));
     }
-    let guards: Vec<Cel> = changes
-        .guards
+    let Changes { guards, conditions, mutations, .. } = changes;
+    let guards: Vec<Cel> = guards
         .into_iter()
         .flat_map(|guard| match guard {
             Cel::All(parts) => parts,
@@ -277,15 +285,21 @@ fn document(
         "variables",
         variables.iter().map(|variable| (variable.name.as_str(), &variable.cel)),
     );
-    let mutations: Value = changes
-        .mutations
-        .iter()
+    let condition = Cel::all(conditions);
+    let only_if = |cel: Cel, otherwise: Cel| match condition.is_bool(true) {
+        true => cel,
+        false => Cel::choose(condition.clone(), cel, otherwise),
+    };
+    let mutations: Value = mutations
+        .into_iter()
         .map(|mutation| match mutation {
             Mutation::Apply(cel) => {
-                value!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": print(cel)}})
+                let cel = only_if(cel, Cel::Struct("Object".to_owned(), Vec::new()));
+                value!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": print(&cel)}})
             }
             Mutation::Patches(cel) => {
-                value!({"patchType": "JSONPatch", "jsonPatch": {"expression": print(cel)}})
+                let cel = only_if(cel, Cel::empty_list());
+                value!({"patchType": "JSONPatch", "jsonPatch": {"expression": print(&cel)}})
             }
         })
         .collect();

@@ -5,7 +5,7 @@ use kiln_value::{Map, Path, Value, value};
 
 use crate::Conversion;
 use crate::documents::{self, ConvertedDocument};
-use crate::verdict::{ConvertedRule, Difference, Obstacle};
+use crate::verdict::{ConvertedRule, CoveredRequests, Difference, Obstacle};
 
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
@@ -29,6 +29,7 @@ pub(crate) fn convert(policy: &Value) -> Conversion {
         form: kind.to_owned(),
         documents: Vec::new(),
         differences: Vec::new(),
+        possible: Vec::new(),
         obstacle: None,
     };
     let mut conversion = Conversion::default();
@@ -89,6 +90,7 @@ fn documents(policy: &Value, kind: &str) -> Result<Documents, Obstacle> {
         differences.push(Difference::other(
             "stored objects",
             "Kubernetes does not scan what is stored: there are no reports about it",
+            CoveredRequests::Untried,
         ));
     }
     let mut variants = vec![(String::new(), spec.clone())];

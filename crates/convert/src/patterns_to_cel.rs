@@ -1,6 +1,6 @@
 //! Kyverno's patterns, with their anchors and operators, as CEL conditions.
 
-use kiln_pattern::{Anchor, AnchorKind, value_matches};
+use kiln_pattern::{Anchor, AnchorKind, LeafOperator, value_matches};
 use kiln_text::duration::Duration;
 use kiln_text::quantity::Quantity;
 use kiln_text::{range, wildcard};
@@ -11,7 +11,7 @@ use crate::jmespath_to_cel::Scope;
 use crate::shape::Shape;
 use crate::templates;
 use crate::term::{Place, Term};
-use crate::verdict::Obstacle;
+use crate::verdict::{CoveredRequests, Difference, Obstacle};
 use crate::wildcards;
 
 /// What a pattern asks of an object.
@@ -37,8 +37,7 @@ pub(crate) fn pattern(
     scope: &Scope,
     path: &Path,
 ) -> Result<PatternChecks, Obstacle> {
-    let mut patterns =
-        Patterns { scope: scope.clone(), guards: Vec::new(), global: Vec::new(), in_list: false };
+    let mut patterns = Patterns::new(scope, false);
     let Value::Map(map) = pattern else {
         return Err(Obstacle::new("a pattern that is not a map", "write a map").at(path));
     };
@@ -60,9 +59,24 @@ struct Patterns {
     guards: Vec<Cel>,
     global: Vec<Cel>,
     in_list: bool,
+    /// What is asked is itself a condition of the pattern.
+    in_condition: bool,
+    /// The conditions of the element of a list that is being read.
+    applies: Vec<Cel>,
 }
 
 impl Patterns {
+    fn new(scope: &Scope, in_list: bool) -> Self {
+        Patterns {
+            scope: scope.clone(),
+            guards: Vec::new(),
+            global: Vec::new(),
+            in_list,
+            in_condition: false,
+            applies: Vec::new(),
+        }
+    }
+
     /// What the fields of a map ask, with the conditions of that map in front where it is an element of a list.
     fn fields(
         &mut self,
@@ -95,7 +109,10 @@ impl Patterns {
                 None => asked.push(self.required(wanted, &field, &path)?),
                 Some(AnchorKind::Equality) => asked.push(self.if_present(wanted, &field, &path)?),
                 Some(AnchorKind::Condition) => {
-                    conditions.push(self.required(wanted, &field, &path)?.cel);
+                    let was = std::mem::replace(&mut self.in_condition, true);
+                    let asked = self.required(wanted, &field, &path);
+                    self.in_condition = was;
+                    conditions.push(asked?.cel);
                 }
                 Some(AnchorKind::Global) => {
                     let held = self.if_present(wanted, &field, &path)?.cel;
@@ -118,9 +135,17 @@ impl Patterns {
             return Ok(asked);
         }
         if !self.in_list {
-            self.guards.extend(conditions);
+            // A map that is missing has no conditions: the pattern asks for it.
+            if place.is_present() {
+                self.guards.extend(conditions);
+            } else {
+                let held = Cel::any([place.has().negate(), Cel::all(conditions)]);
+                self.guards.push(held);
+                asked.insert(0, PatternDemand { cel: place.has(), holds_if_missing: false });
+            }
             return Ok(asked);
         }
+        self.applies.extend(conditions.iter().cloned());
         let checks = Cel::all(asked.into_iter().map(|asked| asked.cel));
         let cel = Cel::any([Cel::all(conditions).negate(), checks]);
         Ok(vec![PatternDemand { cel, holds_if_missing: false }])
@@ -230,12 +255,19 @@ impl Patterns {
         let name = self.scope.fresh(&list);
         let element = Place::of(Cel::name(&name), shape.element());
         let was = std::mem::replace(&mut self.in_list, true);
+        let outer = std::mem::take(&mut self.applies);
         let asked = self.required(first, &element, &path.join(0usize));
+        let applies = std::mem::replace(&mut self.applies, outer);
         self.in_list = was;
         self.scope.release(&name);
-        Ok(match asked?.cel {
+        let all = match asked?.cel {
             cel if cel.is_bool(true) => cel,
-            cel => list.each("all", &name, cel),
+            cel => list.clone().each("all", &name, cel),
+        };
+        // A condition on elements is met by those that it applies to, of which there has to be one.
+        Ok(match self.in_condition && !applies.is_empty() {
+            true => Cel::all([list.each("exists", &name, Cel::all(applies)), all]),
+            false => all,
         })
     }
 
@@ -283,6 +315,13 @@ impl Patterns {
         let value = Place::of(map.clone().index(Cel::name(&key), false), Shape::Text);
         let met = wildcards::matches(Cel::name(&key), name);
         let asked = self.required(wanted, &value, path)?;
+        if !matches!(kind, Some(AnchorKind::Negation)) {
+            self.scope.note(Difference::other(
+                format!("objects with several keys that {name} means"),
+                "the rule looks at the first of them; the new policy looks at all",
+                CoveredRequests::SeveralKeys(name.to_owned()),
+            ));
+        }
         Ok(match kind {
             None | Some(AnchorKind::Condition) => PatternDemand {
                 cel: map.each("exists", &key, Cel::all([met, asked.cel])),
@@ -550,20 +589,18 @@ fn text_order(value: &Cel, operator: Operator, wanted: &str) -> Option<Cel> {
     Some(Cel::all([is_quantity, Cel::binary(operator, compared, Cel::int(0))]))
 }
 
-/// The operator of a pattern, and the rest.
+/// The operator of a pattern in CEL, and the rest.
 fn split(part: &str) -> (Operator, &str) {
-    let table = [
-        (">=", Operator::MoreEqual),
-        ("<=", Operator::LessEqual),
-        (">", Operator::More),
-        ("<", Operator::Less),
-        ("!", Operator::NotEqual),
-    ];
-    table
-        .into_iter()
-        .filter(|_| part.len() > 1)
-        .find_map(|(sign, operator)| Some((operator, part.strip_prefix(sign)?.trim())))
-        .unwrap_or((Operator::Equal, part))
+    let (operator, rest) = LeafOperator::split(part);
+    let operator = match operator {
+        LeafOperator::Equal => Operator::Equal,
+        LeafOperator::NotEqual => Operator::NotEqual,
+        LeafOperator::More => Operator::More,
+        LeafOperator::MoreEqual => Operator::MoreEqual,
+        LeafOperator::Less => Operator::Less,
+        LeafOperator::LessEqual => Operator::LessEqual,
+    };
+    (operator, rest.trim())
 }
 
 /// The same conditions as terms of a place that is not an object but an element.
@@ -573,8 +610,7 @@ pub(crate) fn element_pattern(
     scope: &Scope,
     path: &Path,
 ) -> Result<Cel, Obstacle> {
-    let mut patterns =
-        Patterns { scope: scope.clone(), guards: Vec::new(), global: Vec::new(), in_list: true };
+    let mut patterns = Patterns::new(scope, true);
     let place = Place::of(element.strict(), element.shape());
     Ok(patterns.required(wanted, &place, path)?.cel)
 }

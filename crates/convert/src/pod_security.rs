@@ -1,5 +1,6 @@
 //! Pod Security Standards as CEL: one condition for each control, as the documentation of Kubernetes lists them.
 
+use kiln_podsecurity::{ALLOWED_SOURCES, DEFAULT_CAPABILITIES, PodSecurityVersion, safe_sysctls};
 use kiln_value::{Path, Value};
 
 use crate::cel::{Cel, Operator};
@@ -128,35 +129,8 @@ impl Controls {
             ])
         };
         let empty = |cel: Cel| cel.or_value(Cel::text(""));
-        let sysctls = Cel::texts([
-            "kernel.shm_rmid_forced",
-            "net.ipv4.ip_local_port_range",
-            "net.ipv4.ip_unprivileged_port_start",
-            "net.ipv4.tcp_syncookies",
-            "net.ipv4.ping_group_range",
-            "net.ipv4.ip_local_reserved_ports",
-            "net.ipv4.tcp_keepalive_time",
-            "net.ipv4.tcp_fin_timeout",
-            "net.ipv4.tcp_keepalive_intvl",
-            "net.ipv4.tcp_keepalive_probes",
-            "net.ipv4.tcp_rmem",
-            "net.ipv4.tcp_wmem",
-        ]);
-        let capabilities = Cel::texts([
-            "AUDIT_WRITE",
-            "CHOWN",
-            "DAC_OVERRIDE",
-            "FOWNER",
-            "FSETID",
-            "KILL",
-            "MKNOD",
-            "NET_BIND_SERVICE",
-            "SETFCAP",
-            "SETGID",
-            "SETPCAP",
-            "SETUID",
-            "SYS_CHROOT",
-        ]);
+        let sysctls = Cel::texts(safe_sysctls(PodSecurityVersion::Latest));
+        let capabilities = Cel::texts(DEFAULT_CAPABILITIES);
         let volume = Cel::name("volume").select("hostPath").has().negate();
         let port = Cel::name("port").maybe("hostPort").or_value(Cel::int(0)).equals(Cel::int(0));
         let annotations = self.metadata.field("annotations").or(Cel::Map(Vec::new()));
@@ -287,18 +261,7 @@ impl Controls {
     fn restricted(&self) -> Vec<Control> {
         let truth = Cel::bool(true);
         let control = |name, says, pod, container| Control { name, says, pod, container };
-        let allowed = [
-            "configMap",
-            "csi",
-            "downwardAPI",
-            "emptyDir",
-            "ephemeral",
-            "image",
-            "persistentVolumeClaim",
-            "projected",
-            "secret",
-        ];
-        let volume = Cel::any(allowed.map(|field| Cel::name("volume").select(field).has()));
+        let volume = Cel::any(ALLOWED_SOURCES.map(|field| Cel::name("volume").select(field).has()));
         let is_windows = self.at(&["os", "name"]).or(Cel::text("")).equals(Cel::text("windows"));
         let not_root = |cel: Cel, default: Cel| cel.or_value(default).equals(Cel::bool(true));
         let pod_not_root = self.at(&["securityContext", "runAsNonRoot"]).or(Cel::bool(false));

@@ -66,8 +66,12 @@ pub(crate) fn operations_of<'o>(condition: &Value, operations: &[&'o str]) -> Op
     if asked.trim() != "request.operation" {
         return None;
     }
+    let is_equality =
+        matches!(condition.str_at(["operator"])?, "Equals" | "Equal" | "NotEquals" | "NotEqual");
     let values: Vec<&str> = match condition.get("value")? {
         Value::String(text) => vec![text.as_str()],
+        // A text equals no list.
+        Value::List(_) if is_equality => return None,
         Value::List(list) => list.iter().filter_map(Value::as_str).collect(),
         _ => return None,
     };

@@ -47,6 +47,11 @@ impl Place {
         place
     }
 
+    /// Whether it is a part of the object that a rule is about, and not of something that was read.
+    pub(crate) fn is_of_object(&self) -> bool {
+        self.base == Cel::name("object") || self.base == Cel::name("oldObject")
+    }
+
     /// Whether it is there in every object that an API server stores.
     pub(crate) fn is_present(&self) -> bool {
         self.steps.iter().all(|step| step.always)
@@ -109,6 +114,13 @@ pub(crate) enum Term {
     Optional(Cel, Shape),
     /// An expression that gives a value, or fails.
     Value(Cel, Shape),
+    /// A list made of a list that may be missing, and is null then: `value` fails if it is, `lenient` is empty.
+    Guarded {
+        has: Cel,
+        value: Cel,
+        lenient: Cel,
+        shape: Shape,
+    },
     Literal(Value),
     /// `[a, b]`, of parts that may be missing.
     Several(Vec<Term>),
@@ -124,7 +136,9 @@ impl Term {
     pub(crate) fn shape(&self) -> Shape {
         match self {
             Term::Place(place) => place.shape.clone(),
-            Term::Optional(_, shape) | Term::Value(_, shape) => shape.clone(),
+            Term::Optional(_, shape) | Term::Value(_, shape) | Term::Guarded { shape, .. } => {
+                shape.clone()
+            }
             Term::Literal(value) => Shape::of_value(value),
             Term::Several(parts) => {
                 Shape::List(Box::new(parts.first().map_or(Shape::Unknown, Term::shape)))
@@ -140,7 +154,7 @@ impl Term {
         match self {
             Term::Place(place) => place.plain(),
             Term::Optional(cel, _) => cel.clone().call("value", vec![]),
-            Term::Value(cel, _) => cel.clone(),
+            Term::Value(cel, _) | Term::Guarded { value: cel, .. } => cel.clone(),
             Term::Literal(value) => literal(value),
             Term::Several(parts) => Cel::List(parts.iter().map(Term::strict).collect()),
             Term::Fields(parts) => {
@@ -156,6 +170,8 @@ impl Term {
         match self {
             Term::Place(place) => place.or(default),
             Term::Optional(cel, _) => cel.clone().or_value(default),
+            Term::Guarded { lenient, .. } if default == Cel::empty_list() => lenient.clone(),
+            Term::Guarded { has, value, .. } => Cel::choose(has.clone(), value.clone(), default),
             other => other.strict(),
         }
     }
@@ -164,6 +180,11 @@ impl Term {
         match self {
             Term::Place(place) => place.optional(),
             Term::Optional(cel, _) => cel.clone(),
+            Term::Guarded { has, value, .. } => Cel::choose(
+                has.clone(),
+                Cel::function("optional.of", vec![value.clone()]),
+                Cel::function("optional.none", vec![]),
+            ),
             other => Cel::function("optional.of", vec![other.strict()]),
         }
     }
@@ -171,7 +192,7 @@ impl Term {
     pub(crate) fn is_present(&self) -> bool {
         match self {
             Term::Place(place) => place.is_present(),
-            Term::Optional(..) => false,
+            Term::Optional(..) | Term::Guarded { .. } => false,
             _ => true,
         }
     }
@@ -180,8 +201,28 @@ impl Term {
         match self {
             Term::Place(place) => place.has(),
             Term::Optional(cel, _) => cel.clone().call("hasValue", vec![]),
+            Term::Guarded { has, .. } => has.clone(),
             Term::Literal(Value::Null) => Cel::bool(false),
             _ => Cel::bool(true),
+        }
+    }
+
+    /// What a step makes of it as a list; as with JMESPath, nothing comes of nothing.
+    pub(crate) fn mapped(&self, step: impl Fn(Cel) -> Cel, shape: Shape) -> Term {
+        match self {
+            Term::Guarded { has, value, lenient, .. } => Term::Guarded {
+                has: has.clone(),
+                value: step(value.clone()),
+                lenient: step(lenient.clone()),
+                shape,
+            },
+            Term::Place(place) if !place.is_present() => Term::Guarded {
+                has: place.has(),
+                value: step(place.plain()),
+                lenient: step(place.or(Cel::empty_list())),
+                shape,
+            },
+            other => Term::Value(step(other.list()), shape),
         }
     }
 
@@ -212,7 +253,7 @@ impl Term {
             Term::Optional(cel, shape) => {
                 Term::Optional(cel.clone().maybe(name), shape.field(name).0)
             }
-            Term::Value(cel, shape) => {
+            Term::Value(cel, shape) | Term::Guarded { value: cel, shape, .. } => {
                 Term::Place(Place::of(cel.clone(), shape.clone()).field(name))
             }
             Term::Literal(value) => Term::Literal(value.get(name).cloned().unwrap_or(Value::Null)),

@@ -12,14 +12,14 @@ use crate::cel_printer::print;
 use crate::context::CelVariable;
 use crate::documents::{self, ConvertedDocument};
 use crate::validate::{FORMS, Message, ValidateRule, validate_rule};
-use crate::verdict::{ConvertedRule, Difference, Obstacle};
+use crate::verdict::{ConvertedRule, CoveredRequests, Difference, Obstacle};
 use crate::{Conversion, generate, mutate};
 
 /// The group and version of the policies in CEL.
 pub(crate) const API_VERSION: &str = "policies.kyverno.io/v1";
 
 /// Where Pods are made of, and what policies in CEL call it.
-const CONTROLLERS: [(&str, &str); 6] = [
+pub(crate) const CONTROLLERS: [(&str, &str); 6] = [
     ("DaemonSet", "daemonsets"),
     ("Deployment", "deployments"),
     ("Job", "jobs"),
@@ -45,11 +45,13 @@ pub(crate) fn convert(document: &Document, compiled: &Policy, kinds: &Kinds) -> 
             form: form(rule),
             documents: Vec::new(),
             differences: Vec::new(),
+            possible: Vec::new(),
             obstacle: None,
         };
         match one(policy, rule, compiled, kinds, &path) {
             Ok(OneRule::Validate(found)) => {
                 converted.differences.clone_from(&found.differences);
+                converted.possible.clone_from(&found.possible);
                 let index = conversion.rules.len();
                 match groups.iter_mut().find(|group| group.takes(&found)) {
                     Some(group) => group.add(index, at, *found),
@@ -150,6 +152,8 @@ struct ConvertedValidate {
     actions: Value,
     autogen: Option<Value>,
     differences: Vec<Difference>,
+    /// Those that some objects may show.
+    possible: Vec<Difference>,
 }
 
 impl ConvertedValidate {
@@ -186,24 +190,39 @@ impl ConvertedValidate {
         let keeps =
             validate.get("allowExistingViolations").and_then(Value::as_bool).unwrap_or(true);
         let updates = parts.operations.iter().any(|operation| operation == "UPDATE");
-        if enforces && keeps && updates && validate.get("cel").is_none() {
-            differences.push(Difference::other(
+        let mut possible = Vec::new();
+        if keeps && updates && validate.get("cel").is_none() {
+            let (list, effect) = match enforces {
+                true => (&mut differences, "the new policy refuses them until they are mended"),
+                // Nothing is refused; reports have another word for it.
+                false => (&mut possible, "the new policy reports them as failures"),
+            };
+            list.push(Difference::other(
                 "updates of objects that violated the rule before",
-                "the rule lets them through (allowExistingViolations); the new policy refuses them until they are mended",
+                format!("the rule lets them through (allowExistingViolations); {effect}"),
+                CoveredRequests::StricterUpdates,
             ));
         }
         let text = kiln_value::json::to_string(rule);
         let is_pods =
             parts.matching.kinds.iter().any(|(version, kind)| version == "v1" && kind == "Pod");
+        if is_pods && text.contains(r#"request.\"object\""#) {
+            differences.push(Difference::other(
+                "controllers of Pods",
+                r#"request."object" stays the controller itself in the rule that is made for them; the new policy reads the Pod template"#,
+                CoveredRequests::Controllers,
+            ));
+        }
         if is_pods && text.contains("ephemeralContainers") {
             differences.push(Difference::weaker(
                 "requests to pods/ephemeralcontainers (kubectl debug)",
                 "the rule checks them as Pods; the new policy does not (list pods/ephemeralcontainers in a policy of its own)",
+                CoveredRequests::Subresource("ephemeralcontainers"),
             ));
         }
         let (autogen, more) = autogen(rule, &parts, compiled);
         differences.extend(more);
-        Ok(ConvertedValidate { parts, actions, autogen, differences })
+        Ok(ConvertedValidate { parts, actions, autogen, differences, possible })
     }
 }
 
@@ -222,10 +241,7 @@ pub(crate) fn autogen(
     let held = controllers(rule, compiled);
     let mut differences = Vec::new();
     if held.contains(&"ReplicationController") {
-        differences.push(Difference::weaker(
-            "ReplicationControllers",
-            "the rule also holds for their Pod templates; CEL policies have no variant for them (their Pods are still checked)",
-        ));
+        differences.push(replication_controllers("their Pods are still checked"));
     }
     let listed: Vec<&str> = CONTROLLERS
         .iter()
@@ -237,6 +253,17 @@ pub(crate) fn autogen(
     }
     let listed: Value = listed.into_iter().collect();
     (Some(value!({"podControllers": {"controllers": listed}})), differences)
+}
+
+/// Policies in CEL have variants for all controllers but this one.
+pub(crate) fn replication_controllers(still: &str) -> Difference {
+    Difference::weaker(
+        "ReplicationControllers",
+        format!(
+            "the rule also holds for their Pod templates; CEL policies have no variant for them ({still})"
+        ),
+        CoveredRequests::Kind("ReplicationController"),
+    )
 }
 
 /// The kinds of controllers that a rule was rewritten for.

@@ -31,6 +31,7 @@ pub(crate) fn convert(policy: &Value, kinds: &Kinds) -> Conversion {
         form: policy.str_at(["kind"]).unwrap_or_default().to_owned(),
         documents: Vec::new(),
         differences: Vec::new(),
+        possible: Vec::new(),
         obstacle: None,
     };
     let mut conversion = Conversion::default();

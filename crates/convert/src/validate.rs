@@ -13,7 +13,7 @@ use crate::pod_security;
 use crate::scope::{operations_of, rule_scope};
 use crate::templates;
 use crate::term::{Place, Term};
-use crate::verdict::{Difference, Obstacle};
+use crate::verdict::{CoveredRequests, Difference, Obstacle};
 
 /// A validation: what must hold, and what to say otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,6 +62,11 @@ pub(crate) fn operations(rule: &Value, matching: &Matching) -> RuleOperations {
     let mut is_explicit = !matching.operations.is_empty();
     if is_explicit {
         allowed.retain(|operation| matching.operations.iter().any(|named| named == operation));
+    }
+    if !matching.excluded_operations.is_empty() {
+        allowed
+            .retain(|operation| !matching.excluded_operations.iter().any(|out| out == operation));
+        is_explicit |= matching.excluded_operations.iter().any(|out| out == "DELETE");
     }
     let mut preconditions = rule.get("preconditions").cloned();
     if let Some(Value::Map(blocks)) = &mut preconditions {
@@ -135,6 +140,7 @@ pub(crate) fn validate_rule(
                 "DELETE requests",
                 "the rule names no operations, so it also refuses to delete objects that violate it; the new policy \
                  checks CREATE and UPDATE only (add DELETE to its operations, and read oldObject, to keep that)",
+                CoveredRequests::Deletes,
             ));
         }
         found.operations.retain(|operation| operation != "DELETE");
@@ -178,6 +184,7 @@ pub(crate) fn validate_rule(
     let place = Place::of(object, about.shape());
     let checks = building.checks(form, validate, &place)?;
     let message = message(validate, &building.scope);
+    differences.extend(building.scope.notes());
     let Building { variables, guards, audit_annotations, .. } = building;
     let mut match_conditions = about.conditions.clone();
     let (named, late): (Vec<Cel>, Vec<Cel>) = guards

@@ -1,10 +1,14 @@
 //! What policies of all languages say alike about webhooks and reports.
 
-use kiln_rules::{Delivery, FailurePolicies, ReportWords, WebhookFamily, WebhookTimeout};
+use kiln_rules::{Delivery, FailurePolicies, ReportWords, ShadowOf, WebhookFamily, WebhookTimeout};
 use kiln_value::{Str, Value};
 
 /// A label that keeps results of a policy from reports.
 const REPORTS_OFF: &str = "reports.kyverno.io/disabled";
+/// An annotation that names the policy whose rules a policy is compared with; it has no other effect then.
+pub const SHADOW_OF: &str = "kiln.dev/shadow-of";
+/// An annotation that names some rules of that policy, with commas between them.
+pub const SHADOW_OF_RULES: &str = "kiln.dev/shadow-of-rules";
 const SEVERITIES: [&str; 5] = ["critical", "high", "medium", "low", "info"];
 
 /// How requests reach a policy, as far as the languages write it in one place.
@@ -30,8 +34,19 @@ pub(crate) fn common(document: &Value, family: WebhookFamily) -> Delivery {
         timeouts: timeouts.collect(),
         warns: spec.get("emitWarning").and_then(Value::as_bool) == Some(true),
         unchanged_since: unchanged_since(document),
+        shadow_of: shadow_of(document),
         ..Delivery::usual(family)
     }
+}
+
+/// The rules that a policy is to be compared with instead of being run, if it says so.
+fn shadow_of(document: &Value) -> Option<ShadowOf> {
+    let annotation = |key: &str| document.str_at(["metadata", "annotations", key]);
+    let rules = annotation(SHADOW_OF_RULES).unwrap_or_default().split(',').map(str::trim);
+    Some(ShadowOf {
+        policy: annotation(SHADOW_OF)?.trim().into(),
+        rules: rules.filter(|rule| !rule.is_empty()).map(Str::from).collect(),
+    })
 }
 
 /// When a stored policy was made, if it is still the first one of its name.

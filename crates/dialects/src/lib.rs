@@ -30,6 +30,7 @@ mod spelling;
 
 pub use cel_policies::pod_controllers;
 pub use cycles::{RuleCycle, rule_cycles};
+pub use delivery::{SHADOW_OF, SHADOW_OF_RULES};
 pub use host::PolicyHost;
 pub use policy_kinds::{POLICY_KINDS, PolicyKind, PolicyRuns};
 pub use spelling::{misplaced_kind, unknown_kinds};

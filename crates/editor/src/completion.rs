@@ -8,10 +8,12 @@ use kiln_gotemplate::{FunctionSet, functions as template_functions};
 use kiln_jmespath::functions as jmespath_functions;
 use kiln_kustomize::fs::FileSystem;
 use kiln_object::Kinds;
+use kiln_schema::types::SchemaType;
 use serde_json::{Value as Json, json};
 
 use crate::hover::describe;
 use crate::json_schema::document_kinds;
+use crate::kubernetes_fields;
 use crate::outline::{Entry, OutlineStep, outline, unquoted};
 use crate::subject::{DocumentSubject, TextLanguage, in_words};
 use crate::text_document::TextDocument;
@@ -74,6 +76,10 @@ pub(crate) fn completion(
     files: Option<&dyn FileSystem>,
 ) -> Vec<Json> {
     let part = document.part_around(at);
+    // In a line between two documents.
+    if at < part.start {
+        return Vec::new();
+    }
     // What stands behind the place is still to be written, or belongs to what follows.
     let mut text = document.text()[..at].to_owned();
     text.push(MARK);
@@ -108,10 +114,21 @@ fn fields(subject: DocumentSubject, path: &[OutlineStep], all: &[Entry]) -> Vec<
             matches!(entry.path.split_last(), Some((OutlineStep::Key(key), above)) if key == name && above == path)
         })
     };
+    if let Some(root) = subject.kubernetes {
+        let known = kubernetes_fields::fields_at(root, path);
+        let items = known.into_iter().filter(|field| !is_there(field.name)).map(|field| {
+            let about = kubernetes_fields::in_words(&field.ty);
+            let mut one = item(field.name, FIELD, &about, "");
+            let required = if field.required { "0" } else { "1" };
+            one["sortText"] = json!(format!("{required}{}", field.name));
+            with_colon(one, field.name, kubernetes_fields::is_block(&field.ty))
+        });
+        return items.collect();
+    }
     if subject.kind.is_none() && path.is_empty() {
         let top = ["apiVersion", "kind", "metadata", "spec"];
         let items = top.iter().filter(|name| !is_there(name));
-        return items.map(|name| with_colon(item(name, FIELD, "", ""), name, None)).collect();
+        return items.map(|name| with_colon(item(name, FIELD, "", ""), name, false)).collect();
     }
     let mut items = Vec::new();
     for table in subject.tables_at(path) {
@@ -126,17 +143,21 @@ fn fields(subject: DocumentSubject, path: &[OutlineStep], all: &[Entry]) -> Vec<
             }
             let required = if field.is_required { "0" } else { "1" };
             one["sortText"] = json!(format!("{required}{}", field.name));
-            items.push(with_colon(one, field.name, Some(&field.holds)));
+            items.push(with_colon(one, field.name, is_block(&field.holds)));
         }
     }
     items
 }
 
-fn with_colon(mut item: Json, name: &str, holds: Option<&FieldType>) -> Json {
-    let is_block = matches!(
+/// Whether what a field holds begins on the next line.
+fn is_block(holds: &FieldType) -> bool {
+    matches!(
         holds,
-        Some(FieldType::Table(_) | FieldType::Tables(_) | FieldType::List(_) | FieldType::Map(_))
-    );
+        FieldType::Table(_) | FieldType::Tables(_) | FieldType::List(_) | FieldType::Map(_)
+    )
+}
+
+fn with_colon(mut item: Json, name: &str, is_block: bool) -> Json {
     item["insertText"] = json!(if is_block { format!("{name}:") } else { format!("{name}: ") });
     item
 }
@@ -183,6 +204,10 @@ fn values(
         _ => {}
     }
     let mut items = Vec::new();
+    let builtin = subject.kubernetes.and_then(|root| kubernetes_fields::type_at(root, &entry.path));
+    if builtin == Some(SchemaType::Bool) {
+        items.extend(["true", "false"].iter().map(|word| item(word, VALUE, "", "")));
+    }
     for holds in subject.types_at(&entry.path) {
         match holds {
             FieldType::Enum(words) => {

@@ -6,6 +6,7 @@ use kiln_fields::{Field, FieldTable, Support};
 use kiln_gotemplate::{FunctionSet, functions as template_functions};
 use kiln_jmespath::functions as jmespath_functions;
 
+use crate::kubernetes_fields;
 use crate::outline::{Entry, OutlineStep, entry_at, outline, unquoted};
 use crate::subject::{DocumentSubject, TextLanguage, in_words};
 use crate::text_document::TextDocument;
@@ -18,8 +19,7 @@ pub(crate) fn hover(document: &TextDocument, at: usize) -> Option<(String, Range
     let subject = DocumentSubject::of(document, &entries);
     let entry = entry_at(&entries, at)?;
     if entry.has_key() && entry.key.start <= at && at <= entry.key.end {
-        let (field, table) = subject.field_at(&entry.path)?;
-        return Some((describe(field, table, subject), entry.key.clone()));
+        return Some((field_help(subject, &entry.path)?, entry.key.clone()));
     }
     let value = &document.text()[entry.value.clone()];
     if let Some((language, span)) = subject.language_at(&entry.path, value, at - entry.value.start)
@@ -36,8 +36,17 @@ pub(crate) fn hover(document: &TextDocument, at: usize) -> Option<(String, Range
         let text = format!("**{}** (`{versions}`)\n\n{}", kind.name, kind.summary);
         return Some((text, entry.value.clone()));
     }
-    let (field, table) = subject.field_at(&entry.path)?;
-    Some((describe(field, table, subject), entry.value.clone()))
+    Some((field_help(subject, &entry.path)?, entry.value.clone()))
+}
+
+/// What is known of the field that a path leads to.
+fn field_help(subject: DocumentSubject, path: &[OutlineStep]) -> Option<String> {
+    if let Some(root) = subject.kubernetes {
+        let (field, owner) = kubernetes_fields::field_at(root, path)?;
+        return Some(kubernetes_fields::describe(field, owner));
+    }
+    let (field, table) = subject.field_at(path)?;
+    Some(describe(field, table, subject))
 }
 
 /// A variable or a function of an expression.

@@ -7,6 +7,8 @@
 //! | `outline` | the keys and values of YAML that is still being written, by their lines |
 //! | `subject` | what a document is, and what its fields hold at a path |
 //! | `diagnostics`, `quick_fix` | what `kiln check` says of a text, and how its hints change it |
+//! | `kubernetes_fields` | the fields of Kubernetes' built-in kinds |
+//! | [`place_help`] | the answers about one place without the protocol |
 //! | `hover`, `completion`, `definition`, `variables` | the answers about one place |
 //! | [`tidy`] | YAML formatted with its comments |
 //!
@@ -22,7 +24,9 @@ mod definition;
 mod diagnostics;
 mod hover;
 pub mod json_schema;
+mod kubernetes_fields;
 mod outline;
+mod place_help;
 mod quick_fix;
 mod server;
 mod subject;
@@ -30,5 +34,6 @@ mod text_document;
 mod tidy;
 mod variables;
 
+pub use place_help::place_help;
 pub use server::LanguageServer;
 pub use tidy::tidy;

@@ -1,6 +1,7 @@
 //! What a document is, and what its fields hold.
 
 use kiln_fields::{DocumentKind, Field, FieldTable, FieldType, kustomize};
+use kiln_schema::types::{StructId, types};
 
 use crate::outline::{Entry, OutlineStep, unquoted};
 use crate::text_document::TextDocument;
@@ -12,6 +13,8 @@ const KUSTOMIZATION_FILES: [&str; 3] = ["kustomization.yaml", "kustomization.yml
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DocumentSubject {
     pub(crate) kind: Option<&'static DocumentKind>,
+    /// The type of its kind, where it is one of Kubernetes' own.
+    pub(crate) kubernetes: Option<StructId>,
     pub(crate) is_kustomization: bool,
 }
 
@@ -54,7 +57,11 @@ impl DocumentSubject {
         let found = found.or_else(|| is_file.then(|| &kustomize::KINDS[0]));
         let is_kustomization =
             found.is_some_and(|kind| std::ptr::eq(kind.table, &raw const kustomize::KUSTOMIZATION));
-        DocumentSubject { kind: found, is_kustomization }
+        let kubernetes = match (found, api_version, kind) {
+            (None, Some(api_version), Some(kind)) => types().kind(api_version, kind),
+            _ => None,
+        };
+        DocumentSubject { kind: found, kubernetes, is_kustomization }
     }
 
     /// What may stand at a path; several types where the table has several forms, none where any value may.

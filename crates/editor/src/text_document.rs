@@ -35,8 +35,6 @@ impl TextDocument {
     pub(crate) fn is_too_large(&self) -> bool {
         self.text().len() > LARGEST
     }
-
-    /// The name of its file.
     pub(crate) fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
@@ -63,6 +61,17 @@ impl TextDocument {
             units -= c.len_utf16();
         }
         end
+    }
+
+    /// The byte of a place that is counted in UTF-16 units from the beginning of the text.
+    pub(crate) fn offset_of_units(&self, mut units: usize) -> usize {
+        for (at, c) in self.text().char_indices() {
+            if units < c.len_utf16() {
+                return at;
+            }
+            units -= c.len_utf16();
+        }
+        self.text().len()
     }
 
     pub(crate) fn position(&self, offset: usize) -> Json {

@@ -13,7 +13,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `input` | what is given: what happened (`event`), objects (`view`), an admission request on its way to rules that act later (`observed_request`), `external_data`, `globals`, `limits`; what users keep from rules (`host_allowlist`, `resource_filter`) and who stored a policy (`author`) |
-//! | `rule_set` | all rules, found by kind, operation and namespace |
+//! | `rule_set` | all rules of a host; `rule_index`: found by what an object is, `rule_requirements`: what it must be like |
 //! | `evaluate` | one rule for one event, from the match to the verdict |
 //! | `matching` | whether an object fires a rule; `roles`: the roles that are bound to a user |
 //! | `context` | the values that expressions see, loaded when asked for (`load`, `address`, `api_path`, `images`) |
@@ -34,6 +34,8 @@ mod modify;
 mod mutate;
 mod output;
 mod protected_namespaces;
+mod rule_index;
+mod rule_requirements;
 mod rule_set;
 mod script;
 mod validate;

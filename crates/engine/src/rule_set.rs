@@ -1,4 +1,7 @@
 //! All rules of a host, found by what an event is about.
+//!
+//! Rules are found through an index, and of those that it finds each is asked. What admission runs is found by the object
+//! as it is at that moment: a rule that changes it may be what makes another one apply.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,6 +14,7 @@ use crate::input::eval_env::EvalEnv;
 use crate::input::event::Event;
 use crate::output::effect::Effect;
 use crate::output::outcome::{RuleOutcome, Verdict};
+use crate::rule_index::{Entry, RuleIndex, RuleLookup, Sought};
 
 /// All rules of a host. It never changes: a host makes a new one and puts it in the old one's place, so
 /// that an event sees one set from beginning to end.
@@ -20,9 +24,12 @@ pub struct RuleSet {
     /// Every rule, policy after policy.
     rules: Vec<IndexedRule>,
     by_id: HashMap<RuleId, usize>,
-    by_kind: HashMap<Str, Vec<usize>>,
-    /// Rules whose kinds have wildcards.
-    any_kind: Vec<usize>,
+    /// Rules that change the object of an event before it is stored.
+    changing: RuleIndex,
+    /// Rules that may refuse it then.
+    judging: RuleIndex,
+    /// Rules that act later.
+    acting: RuleIndex,
 }
 
 #[derive(Debug)]
@@ -52,32 +59,20 @@ impl RuleSet {
         let mut set = RuleSet { policies, ..RuleSet::default() };
         for (policy, held) in set.policies.iter().enumerate() {
             for rule in &held.rules {
-                let at = set.rules.len();
-                set.by_id.insert(rule.id.clone(), at);
+                set.by_id.insert(rule.id.clone(), set.rules.len());
                 let exceptions = Vec::new();
                 set.rules.push(IndexedRule { rule: Arc::clone(rule), policy, exceptions });
-                let mut kinds: Vec<_> =
-                    rule.trigger.include.filters().iter().flat_map(|f| &f.kinds).collect();
-                // A filter without kinds takes all of them.
-                let every = rule.trigger.include.filters().iter().any(|f| f.kinds.is_empty());
-                let is_data =
-                    rule.trigger.payload != Payload::Kubernetes || rule.trigger.takes_data;
-                if every
-                    || is_data
-                    || reports_all(rule)
-                    || kinds.iter().any(|kind| !kind.names_one_kind())
-                {
-                    set.any_kind.push(at);
-                    continue;
-                }
-                kinds.sort_by(|a, b| a.kind.cmp(&b.kind));
-                kinds.dedup_by(|a, b| a.kind == b.kind);
-                for kind in kinds {
-                    set.by_kind.entry(kind.kind.clone()).or_default().push(at);
-                }
             }
         }
-        set
+        let index = |part: Part| {
+            let rules = set.rules.iter().enumerate();
+            RuleIndex::of(
+                rules.filter(|(_, e)| Part::of(&e.rule) == part).map(|(at, e)| entry(at, &e.rule)),
+            )
+        };
+        let (changing, judging, acting) =
+            (index(Part::Changing), index(Part::Judging), index(Part::Acting));
+        RuleSet { changing, judging, acting, ..set }
     }
 
     /// The same rules, which leave alone what the exceptions mean.
@@ -109,13 +104,32 @@ impl RuleSet {
 
     /// The rules that an event may concern, policy after policy.
     pub fn candidates(&self, event: &Event) -> impl Iterator<Item = &Arc<Rule>> {
-        let rules = self.found(event).map(|at| &self.rules[at].rule);
-        rules.filter(|rule| may_act(rule, event))
+        let sought = Sought::of(event, None);
+        let parts = [&self.changing, &self.judging, &self.acting];
+        let mut found: Vec<usize> =
+            parts.iter().flat_map(|part| part.find(&sought, RuleLookup::Identity)).collect();
+        found.sort_unstable();
+        let rules = found.into_iter().map(|at| &self.rules[at].rule);
+        rules.filter(|rule| reaches(rule, event) && may_act(rule, event))
     }
 
-    fn found(&self, event: &Event) -> impl Iterator<Item = usize> {
-        let named = self.by_kind.get(&event.kind.kind).map_or(&[][..], Vec::as_slice);
-        merged(named, &self.any_kind).filter(move |at| reaches(&self.rules[*at].rule, event))
+    /// The rules of an index that an event may concern, from one of them on.
+    fn found(
+        &self,
+        index: &RuleIndex,
+        event: &Event,
+        tier_snapshot: Option<&Value>,
+        from: usize,
+        eval_env: &EvalEnv<'_>,
+    ) -> std::vec::IntoIter<usize> {
+        let sought = Sought::of(event, tier_snapshot);
+        let lookup = match eval_env.limits.trace {
+            0 => index.lookup_within(&sought, eval_env.limits.steps),
+            _ => RuleLookup::Kind,
+        };
+        let mut found = index.find(&sought, lookup);
+        found.retain(|at| *at >= from && reaches(&self.rules[*at].rule, event));
+        found.into_iter()
     }
 
     /// Changes the object of an event by every mutate rule that takes it, one after the other: each rule
@@ -139,47 +153,60 @@ impl RuleSet {
         let mut event = event.clone();
         let mut outcomes = Vec::new();
         let mut done = None;
-        let found: Vec<usize> = self.found(&event).collect();
+        let mut begun: Option<(i16, Option<Value>)> = None;
         // What may refuse the object sees the object as the others changed it.
-        let (changing, judging): (Vec<usize>, Vec<usize>) = found
-            .into_iter()
-            .filter(|at| self.rules[*at].rule.program.acts_at_admission())
-            .partition(|at| changes_trigger(&self.rules[*at].rule));
-        let mut begun = None;
-        for at in changing.into_iter().chain(judging) {
-            let entry = &self.rules[at];
-            if done == Some(entry.policy) {
-                continue;
-            }
-            // The rules of a tier all look at what the tier began with.
-            event.context.tier_snapshot = match &entry.rule.program {
-                Program::Modify(modify) if modify.changes_trigger() => {
-                    if begun.as_ref().is_none_or(|(tier, _)| *tier != modify.tier) {
-                        begun = Some((modify.tier, event.object.clone()));
+        for index in [&self.changing, &self.judging] {
+            let mut found = self.found(index, &event, None, 0, eval_env);
+            let mut is_changed = false;
+            let mut next = 0;
+            loop {
+                let begun_tier = begun.as_ref().map(|(tier, _)| *tier);
+                // What a tier began with stays what its rules look at.
+                let in_tier = |at: &usize| {
+                    begun_tier.is_some() && tier_of(&self.rules[*at].rule) == begun_tier
+                };
+                if is_changed && !found.as_slice().first().is_some_and(in_tier) {
+                    is_changed = false;
+                    let began_with = begun.as_ref().and_then(|(_, object)| object.as_ref());
+                    found = self.found(index, &event, began_with, next, eval_env);
+                }
+                let Some(at) = found.next() else { break };
+                next = at + 1;
+                let entry = &self.rules[at];
+                if done == Some(entry.policy) {
+                    continue;
+                }
+                // The rules of a tier all look at what the tier began with.
+                event.context.tier_snapshot = match tier_of(&entry.rule) {
+                    Some(tier) => {
+                        if begun.as_ref().is_none_or(|(begun, _)| *begun != tier) {
+                            begun = Some((tier, event.object.clone()));
+                        }
+                        begun.as_ref().and_then(|(_, object)| object.clone())
                     }
-                    begun.as_ref().and_then(|(_, object)| object.clone())
+                    None => None,
+                };
+                let prepared = prepare(&entry.rule, &event);
+                if !may_act(&entry.rule, &prepared) {
+                    continue;
                 }
-                _ => None,
-            };
-            let prepared = prepare(&entry.rule, &event);
-            if !may_act(&entry.rule, &prepared) {
-                continue;
-            }
-            let outcome = self.run(entry, &prepared, eval_env);
-            for effect in &outcome.effects {
-                if let Effect::Patch(patch) = effect {
-                    event.object = Some(patch.after.clone());
+                let outcome = self.run(entry, &prepared, eval_env);
+                for effect in &outcome.effects {
+                    if let Effect::Patch(patch) = effect {
+                        event.object = Some(patch.after.clone());
+                        is_changed = true;
+                    }
                 }
-            }
-            // Kyverno: a rule that cannot be evaluated or changes nothing does not count as the one that applies; a check
-            // that the object does not pass does.
-            let only_one = self.policies[entry.policy].apply == ApplyRules::One;
-            let counts = outcome.verdict == Verdict::Pass || outcome.violation().is_some();
-            if only_one && counts {
-                done = Some(entry.policy);
-            }
-            if outcome.verdict != Verdict::NoMatch || outcome.trace.is_some() {
-                outcomes.push(outcome);
+                // Kyverno: a rule that cannot be evaluated or changes nothing does not count as the one that applies; a check
+                // that the object does not pass does.
+                let only_one = self.policies[entry.policy].apply == ApplyRules::One;
+                let counts = outcome.verdict == Verdict::Pass || outcome.violation().is_some();
+                if only_one && counts {
+                    done = Some(entry.policy);
+                }
+                if outcome.verdict != Verdict::NoMatch || outcome.trace.is_some() {
+                    outcomes.push(outcome);
+                }
             }
         }
         Mutated { object: event.object.unwrap_or(Value::Null), outcomes }
@@ -217,9 +244,12 @@ impl RuleSet {
     ) -> Vec<RuleOutcome> {
         let mut outcomes = Vec::new();
         let mut done = None;
-        for at in self.found(event) {
+        let sought = Sought::of(event, None);
+        let lookup =
+            if eval_env.limits.trace == 0 { RuleLookup::Identity } else { RuleLookup::Kind };
+        for at in self.acting.find(&sought, lookup) {
             let entry = &self.rules[at];
-            if done == Some(entry.policy) || entry.rule.program.acts_at_admission() {
+            if done == Some(entry.policy) || !reaches(&entry.rule, event) {
                 continue;
             }
             let prepared = prepare(&entry.rule, event);
@@ -244,8 +274,49 @@ impl RuleSet {
     }
 }
 
-fn changes_trigger(rule: &Rule) -> bool {
-    rule.program.changes_trigger()
+/// When a rule runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Changing,
+    Judging,
+    Acting,
+}
+
+impl Part {
+    fn of(rule: &Rule) -> Self {
+        match &rule.program {
+            program if program.changes_trigger() => Part::Changing,
+            program if program.acts_at_admission() => Part::Judging,
+            _ => Part::Acting,
+        }
+    }
+}
+
+/// A rule, and the kinds that it is found by.
+fn entry(at: usize, rule: &Rule) -> Entry<'_> {
+    let filters = rule.trigger.include.filters();
+    let kinds = || filters.iter().flat_map(|filter| &filter.kinds);
+    let is_data = rule.trigger.payload != Payload::Kubernetes || rule.trigger.takes_data;
+    let takes_all = is_data || reports_all(rule);
+    // A filter without kinds takes all of them.
+    if takes_all
+        || filters.iter().any(|filter| filter.kinds.is_empty())
+        || kinds().any(|kind| !kind.names_one_kind())
+    {
+        return Entry { at, rule, kinds: Vec::new(), takes_all };
+    }
+    let mut kinds: Vec<Str> = kinds().map(|kind| kind.kind.clone()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    Entry { at, rule, kinds, takes_all }
+}
+
+/// The tier of a rule whose tier begins with one object for all of its rules.
+fn tier_of(rule: &Rule) -> Option<i16> {
+    match &rule.program {
+        Program::Modify(modify) if modify.changes_trigger() => Some(modify.tier),
+        _ => None,
+    }
 }
 
 /// The tier of a policy's rules.
@@ -283,20 +354,4 @@ fn may_act(rule: &Rule, event: &Event) -> bool {
         || rule.program.is_scheduled()
         || rule.trigger.payload != Payload::Kubernetes
         || rule.trigger.may_fire_on(operation)
-}
-
-/// The members of two sorted lists, in order.
-fn merged<'m>(mut a: &'m [usize], mut b: &'m [usize]) -> impl Iterator<Item = usize> + use<'m> {
-    std::iter::from_fn(move || {
-        let from_a = match (a.first(), b.first()) {
-            (Some(x), Some(y)) => x < y,
-            (Some(_), None) => true,
-            (None, Some(_)) => false,
-            (None, None) => return None,
-        };
-        let list = if from_a { &mut a } else { &mut b };
-        let (first, rest) = list.split_first()?;
-        *list = rest;
-        Some(*first)
-    })
 }

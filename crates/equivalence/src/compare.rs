@@ -67,6 +67,19 @@ pub struct Evidence {
     pub kept: Vec<Input>,
 }
 
+impl DifferenceKind {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DifferenceKind::Weaker => "weaker",
+            DifferenceKind::Stricter => "stricter",
+            DifferenceKind::Object => "object",
+            DifferenceKind::Generated => "generated",
+            DifferenceKind::Report => "report",
+        }
+    }
+}
+
 impl Evidence {
     /// Whether both sides decide every input alike and leave the same objects.
     pub fn is_equal(&self) -> bool {
@@ -139,8 +152,13 @@ pub fn compare(comparison: &Comparison<'_>) -> Evidence {
     Evidence { inputs: tried, differences, covered, one_sided, kept }
 }
 
-/// In which way two outcomes differ.
-fn difference(old: &PolicyOutcome, new: &PolicyOutcome, judges: bool) -> Option<DifferenceKind> {
+/// In which way two outcomes differ. Words in reports count where some rule checks objects: elsewhere they only say what
+/// became of the object.
+pub fn difference(
+    old: &PolicyOutcome,
+    new: &PolicyOutcome,
+    judges: bool,
+) -> Option<DifferenceKind> {
     match (old.refuses(), new.refuses()) {
         (true, false) => return Some(DifferenceKind::Weaker),
         (false, true) => return Some(DifferenceKind::Stricter),

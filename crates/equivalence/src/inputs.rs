@@ -1,9 +1,10 @@
 //! Inputs: requests that both sides are asked about, and the objects that are there then.
 
 use kiln_engine::{Event, User};
+use kiln_object::kinds::usual_plural;
 use kiln_object::{Gvk, Kinds, ObjectId};
 use kiln_offline::Objects;
-use kiln_rules::{KindPattern, Operation, RuleId};
+use kiln_rules::{KindPattern, Operation};
 use kiln_value::{Map, Str, Value, value};
 
 use crate::PolicySide;
@@ -81,12 +82,13 @@ const MOST_KINDS: usize = 8;
 impl<'m> InputMaker<'m> {
     pub(crate) fn new(sides: [&PolicySide; 2], kinds: &'m Kinds, seed: u64) -> Self {
         let words = Words::of(sides.iter().flat_map(|side| &side.documents));
+        let named = named_kinds(&sides);
         let mut targets: Vec<Target> = Vec::new();
         for side in sides {
             for rule in side.rules.rules() {
                 let filters = rule.trigger.include.filters();
                 for pattern in filters.iter().flat_map(|filter| &filter.kinds) {
-                    for (gvk, namespaced) in kinds_of(pattern, kinds, &rule.id) {
+                    for (gvk, namespaced) in kinds_of(pattern, kinds, &named) {
                         let known = |target: &Target| {
                             target.gvk == gvk && target.subresource == pattern.subresource
                         };
@@ -196,7 +198,16 @@ impl<'m> InputMaker<'m> {
             old
         });
         let user = self.chance.pick(&self.users.clone()).cloned();
-        let others = self.others(&object);
+        let mut others = self.others(&object);
+        if let Some(user) = &user {
+            others.extend(user.cluster_roles.iter().map(|role| binding(user, role)));
+        }
+        // What changes stored objects runs when the object itself is stored.
+        let stores =
+            ["targets", "mutateExisting"].iter().any(|name| self.words.names.contains(*name));
+        if stores && operation != Operation::Delete && subresource.is_empty() {
+            others.push(object.clone());
+        }
         Some(Input {
             operation,
             kind: self.targets[at].gvk.clone(),
@@ -217,7 +228,12 @@ impl<'m> InputMaker<'m> {
             Fullness::Some => self.chance.pick(&self.namespaces).cloned(),
             _ => Some("default".to_owned()),
         };
-        whole(&gvk, &name, namespace.filter(|_| namespaced), body)
+        let mut object = whole(&gvk, &name, namespace.filter(|_| namespaced), body);
+        name_containers_apart(&mut object);
+        if self.words.names.contains("uid") {
+            let _ = object.set(["metadata", "uid"], "11111111-1111-4111-8111-111111111111");
+        }
+        object
     }
 
     /// The namespace of an object, and objects that policies read.
@@ -277,6 +293,36 @@ fn user(name: &str, groups: &[&str]) -> User {
     }
 }
 
+/// Containers of a Pod have different names, also across its lists of them.
+fn name_containers_apart(value: &mut Value) {
+    const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+    if let Value::List(list) = value {
+        return list.make_mut().iter_mut().for_each(name_containers_apart);
+    }
+    let Some(map) = value.as_map_mut() else { return };
+    let mut seen: Vec<String> = Vec::new();
+    for list in LISTS {
+        let Some(Value::List(containers)) = map.get_mut(list) else { continue };
+        for container in containers.make_mut() {
+            let Some(name) = container.str_at(["name"]).map(str::to_owned) else { continue };
+            let name = if seen.contains(&name) { format!("{name}-{}", seen.len()) } else { name };
+            let _ = container.set(["name"], name.as_str());
+            seen.push(name);
+        }
+    }
+    map.iter_mut().for_each(|(_, value)| name_containers_apart(value));
+}
+
+/// What gives a user a role of the cluster.
+fn binding(user: &User, role: &str) -> Value {
+    value!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": format!("{}-{role}", user.username)},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user.username.clone()}],
+    })
+}
+
 /// A whole object.
 fn whole(gvk: &Gvk, name: &str, namespace: Option<String>, body: Value) -> Value {
     let mut object = Map::new();
@@ -305,8 +351,41 @@ fn whole(gvk: &Gvk, name: &str, namespace: Option<String>, body: Value) -> Value
     Value::Map(object)
 }
 
+/// A name of a kind that policies write out, with its group and version as far as they say.
+struct NamedKind {
+    plural: String,
+    kind: Option<String>,
+    group: Option<String>,
+    version: Option<String>,
+}
+
+/// What both sides together say of the kinds that they name: one names the kind, the other its group and plural.
+fn named_kinds(sides: &[&PolicySide]) -> Vec<NamedKind> {
+    let mut named: Vec<NamedKind> = Vec::new();
+    let rules = sides.iter().flat_map(|side| side.rules.rules());
+    for pattern in rules.flat_map(|rule| rule.trigger.include.filters()).flat_map(|f| &f.kinds) {
+        let known = |text: &str| (!text.contains(['*', '?'])).then(|| text.to_owned());
+        let kind = known(&pattern.kind).filter(|_| pattern.plural.is_none());
+        let plural = match (&pattern.plural, &kind) {
+            (Some(plural), _) => plural.to_string(),
+            (None, Some(kind)) => usual_plural(kind),
+            (None, None) => continue,
+        };
+        let (group, version) = (known(&pattern.group), known(&pattern.version));
+        match named.iter_mut().find(|known| known.plural == plural) {
+            Some(found) => {
+                found.kind = found.kind.take().or(kind);
+                found.group = found.group.take().or(group);
+                found.version = found.version.take().or(version);
+            }
+            None => named.push(NamedKind { plural, kind, group, version }),
+        }
+    }
+    named
+}
+
 /// The kinds that a pattern means, each with whether it lives in namespaces.
-fn kinds_of(pattern: &KindPattern, kinds: &Kinds, _rule: &RuleId) -> Vec<(Gvk, bool)> {
+fn kinds_of(pattern: &KindPattern, kinds: &Kinds, named: &[NamedKind]) -> Vec<(Gvk, bool)> {
     if pattern.kind.as_str() == "*" && pattern.plural.is_none() {
         let usual = [("v1", "ConfigMap"), ("v1", "Pod"), ("v1", "Namespace")];
         let matched = usual.into_iter().map(|(version, kind)| Gvk::new(version, kind));
@@ -331,18 +410,26 @@ fn kinds_of(pattern: &KindPattern, kinds: &Kinds, _rule: &RuleId) -> Vec<(Gvk, b
     if !found.is_empty() {
         return found;
     }
-    // A kind that is not known is one that its own pattern means.
-    let word = |text: &str, default: &str| match text {
-        "*" | "" => default.to_owned(),
+    // A kind that is not known is one that its own pattern means, as far as it and the other policies say.
+    let plural = match &pattern.plural {
+        Some(plural) => plural.to_string(),
+        None => usual_plural(&pattern.kind),
+    };
+    let other = named.iter().find(|known| known.plural == plural);
+    let word = |text: &str, other: Option<&String>, default: &str| match text {
+        "*" | "" => other.cloned().unwrap_or_else(|| default.to_owned()),
         text => crate::words::instance(text),
     };
-    let version = word(&pattern.version, "v1");
-    let api_version = match word(&pattern.group, "example.com").as_str() {
-        "" => version,
-        group => format!("{group}/{version}"),
+    let group = match pattern.group.as_str() {
+        "" => String::new(),
+        group => word(group, other.and_then(|other| other.group.as_ref()), "example.com"),
     };
+    let version = word(&pattern.version, other.and_then(|other| other.version.as_ref()), "v1");
+    let api_version = if group.is_empty() { version } else { format!("{group}/{version}") };
     let kind = match &pattern.plural {
-        Some(plural) => singular_kind(plural),
+        Some(plural) => {
+            other.and_then(|other| other.kind.clone()).unwrap_or_else(|| singular_kind(plural))
+        }
         None => pattern.kind.to_string(),
     };
     vec![(Gvk::new(&api_version, &kind), true)]

@@ -32,10 +32,12 @@ use kiln_engine::RuleSet;
 use kiln_rules::{Exception, Policy, Program};
 use kiln_value::Value;
 
-pub use compare::{Comparison, DifferenceKind, Evidence, FoundDifference, compare, outcome};
+pub use compare::{
+    Comparison, DifferenceKind, Evidence, FoundDifference, compare, difference, outcome,
+};
 pub use inputs::Input;
 pub use mutants::{Mutants, mutants};
-pub use outcome::{PolicyOutcome, Word};
+pub use outcome::{PolicyOutcome, Word, outcome_of};
 pub use required_fields::is_always_there;
 
 /// Policies that are compared with others.
@@ -56,21 +58,37 @@ impl PolicySide {
 
     /// Whether some rule checks objects: only then results in reports say more than what became of the object.
     pub(crate) fn judges(&self) -> bool {
-        self.rules.rules().any(|rule| matches!(rule.program, Program::Validate(_)))
+        judges(&self.rules)
     }
 
     /// Some rules of a policy, with those that were made of them for controllers of Pods.
     pub fn of_rules(policy: &Policy, names: &[&str], document: Value) -> Self {
-        let mut only = policy.clone();
-        only.rules.retain(|rule| {
-            let name = rule.id.rule.as_str();
-            let plain =
-                name.strip_prefix("autogen-cronjob-").or_else(|| name.strip_prefix("autogen-"));
-            names.iter().any(|wanted| {
-                *wanted == name
-                    || plain.is_some_and(|plain| !plain.is_empty() && wanted.starts_with(plain))
-            })
-        });
-        PolicySide::new([Arc::new(only)], [], vec![document])
+        PolicySide::new([Arc::new(with_rules(policy, names))], [], vec![document])
     }
 }
+
+/// Whether some rule checks objects.
+pub fn judges(rules: &RuleSet) -> bool {
+    rules.rules().any(|rule| matches!(rule.program, Program::Validate(_)))
+}
+
+/// A policy with some of its rules, and with those that were made of them for controllers of Pods.
+#[must_use]
+pub fn with_rules<N: AsRef<str>>(policy: &Policy, names: &[N]) -> Policy {
+    let mut only = policy.clone();
+    only.rules.retain(|rule| {
+        let name = rule.id.rule.as_str();
+        let plain = name.strip_prefix("autogen-cronjob-").or_else(|| name.strip_prefix("autogen-"));
+        // Names of such rules are cut off where they are too long.
+        let is_made_of = |wanted: &str| {
+            plain.is_some_and(|plain| {
+                plain == wanted || (name.len() >= LONGEST_NAME && wanted.starts_with(plain))
+            })
+        };
+        names.iter().map(AsRef::as_ref).any(|wanted| wanted == name || is_made_of(wanted))
+    });
+    only
+}
+
+/// The longest name that a rule may have.
+const LONGEST_NAME: usize = 63;

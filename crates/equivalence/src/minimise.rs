@@ -97,7 +97,15 @@ fn removable(object: &Value) -> Vec<Path> {
     }
     let mut found = Vec::new();
     walk(object, &Path::root(), &mut found);
-    let kept = [&["apiVersion"][..], &["kind"], &["metadata"], &["metadata", "name"]];
+    // No object of an API server lacks them; whether its kind has namespaces, it says itself.
+    let kept = [
+        &["apiVersion"][..],
+        &["kind"],
+        &["metadata"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "uid"],
+    ];
     found.retain(|path| {
         let steps: Vec<String> = path
             .segments()

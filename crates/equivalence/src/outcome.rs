@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use kiln_engine::{Effect, EvalEnv, RuleOutcome, Status, TraceAnswer, TraceStep};
+use kiln_engine::{Effect, EvalEnv, Event, RuleOutcome, RuleSet, Status, TraceAnswer, TraceStep};
 use kiln_object::Kinds;
 use kiln_value::Value;
 use serde::Serialize;
@@ -68,14 +68,7 @@ pub(crate) fn run(
     if branches.is_some() {
         eval_env.limits = eval_env.limits.traced();
     }
-    let event = input.event();
-    let mutated = side.rules.mutate(&event, &eval_env);
-    let mut after = event;
-    if after.object.is_some() {
-        after.object = Some(mutated.object.clone());
-    }
-    let mut outcomes = mutated.outcomes;
-    outcomes.extend(side.rules.evaluate(&after, &eval_env));
+    let (outcomes, object) = outcomes(&side.rules, &input.event(), &eval_env);
     if let Some(branches) = branches {
         for outcome in &outcomes {
             if let Some(trace) = &outcome.trace {
@@ -84,17 +77,42 @@ pub(crate) fn run(
             }
         }
     }
-    folded(&outcomes, after.object)
+    folded(&side.rules, &outcomes, object)
 }
 
-fn folded(outcomes: &[RuleOutcome], object: Option<Value>) -> PolicyOutcome {
+/// What rules make of an event.
+pub fn outcome_of(rules: &RuleSet, event: &Event, eval_env: &EvalEnv<'_>) -> PolicyOutcome {
+    let (outcomes, object) = outcomes(rules, event, eval_env);
+    folded(rules, &outcomes, object)
+}
+
+/// The outcome of each rule, and the object afterwards: first as it would be changed, then as it would be checked.
+fn outcomes(
+    rules: &RuleSet,
+    event: &Event,
+    eval_env: &EvalEnv<'_>,
+) -> (Vec<RuleOutcome>, Option<Value>) {
+    let mutated = rules.mutate(event, eval_env);
+    let mut after = event.clone();
+    if after.object.is_some() {
+        after.object = Some(mutated.object.clone());
+    }
+    let mut outcomes = mutated.outcomes;
+    outcomes.extend(rules.evaluate(&after, eval_env));
+    (outcomes, after.object)
+}
+
+fn folded(rules: &RuleSet, outcomes: &[RuleOutcome], object: Option<Value>) -> PolicyOutcome {
     let mut word = Word::Skip;
     let mut made = BTreeMap::new();
     let mut messages = Vec::new();
     for outcome in outcomes {
+        // What runs after an object is stored keeps none from being stored, whatever becomes of it.
+        let refuses = rules.rule(&outcome.rule).is_none_or(|rule| rule.program.acts_at_admission());
         let found = match outcome.status() {
             Status::Fail => Word::Fail,
             Status::Warn if outcome.violation().is_some() => Word::Fail,
+            Status::Error if !refuses => Word::Skip,
             Status::Error => Word::Error,
             Status::Pass | Status::Warn => Word::Pass,
             Status::Skip | Status::NoMatch => Word::Skip,

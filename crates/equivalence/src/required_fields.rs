@@ -6,15 +6,14 @@ use kiln_value::{Path, Segment, Value};
 /// Whether a field is there in every object that an API server stores.
 pub fn is_always_there(of: StructId, field: &TypeField) -> bool {
     let name = types().get(of).name;
-    let holds_required = |ty: &SchemaType| match ty {
-        SchemaType::Struct(id) => types().fields(*id).iter().any(|field| field.required),
-        _ => false,
-    };
     field.required
         || field.name == "metadata"
-        || (field.name == "spec" && holds_required(&field.ty))
+        // Servers write it even where it is empty.
+        || (field.name == "spec" && types().field(of, "metadata").is_some())
         // The schema leaves it open, so that controllers may fill it in; validation does not.
         || (field.name == "image" && name.starts_with("core/v1.") && name.contains("Container"))
+        || (field.name == "template"
+            && matches!(name, "apps/v1.ReplicaSetSpec" | "core/v1.ReplicationControllerSpec"))
 }
 
 /// Whether an API server would refuse an object without what lies at a path; the last element of a list counts as the

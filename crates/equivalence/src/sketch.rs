@@ -8,7 +8,7 @@ use kiln_value::{Map, Value};
 
 use crate::chance::Chance;
 use crate::required_fields::is_always_there;
-use crate::words::Words;
+use crate::words::{ValueKind, Words};
 
 /// A value that is to be made up.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub(crate) enum Sketch {
 pub(crate) struct Field {
     pub(crate) sketch: Sketch,
     pub(crate) required: bool,
+    /// A server leaves it out where it is an empty list or map.
+    pub(crate) omits_empty: bool,
 }
 
 /// How deep fields are followed.
@@ -44,7 +46,10 @@ pub(crate) fn of_kind(api_version: &str, kind: &str, words: &Words) -> Sketch {
                 fields.remove(gone);
             }
         }
-        fields.insert("metadata".to_owned(), Field { sketch: metadata(words), required: true });
+        fields.insert(
+            "metadata".to_owned(),
+            Field { sketch: metadata(words), required: true, omits_empty: false },
+        );
     }
     sketch
 }
@@ -57,7 +62,10 @@ fn metadata(words: &Words) -> Sketch {
     };
     for name in ["labels", "annotations"] {
         if words.names.contains(name) {
-            fields.insert(name.to_owned(), Field { sketch: keyed(), required: false });
+            fields.insert(
+                name.to_owned(),
+                Field { sketch: keyed(), required: false, omits_empty: true },
+            );
         }
     }
     for name in ["ownerReferences", "finalizers", "generateName"] {
@@ -67,7 +75,7 @@ fn metadata(words: &Words) -> Sketch {
         {
             fields.insert(
                 name.to_owned(),
-                Field { sketch: of_type(&field.ty, words, 4), required: false },
+                Field { sketch: of_type(&field.ty, words, 4), required: false, omits_empty: true },
             );
         }
     }
@@ -82,10 +90,51 @@ fn of_struct(id: StructId, words: &Words, depth: usize) -> Sketch {
         if depth > DEPTH || !(mentioned || required) {
             continue;
         }
-        let sketch = of_type(&field.ty, words, depth + 1);
-        fields.insert(field.name.to_owned(), Field { sketch, required });
+        let sketch = match (field.name, of_type(&field.ty, words, depth + 1)) {
+            ("image", Sketch::Leaf(texts)) => Sketch::Leaf(images(&texts)),
+            // Names that tell elements apart are not empty, and servers leave out what is empty and may be missing.
+            (name, Sketch::Leaf(mut texts)) if !required || name == "name" => {
+                texts.retain(|text| text.as_str() != Some(""));
+                Sketch::Leaf(texts)
+            }
+            (_, sketch) => sketch,
+        };
+        let omits_empty = matches!(sketch, Sketch::List(_) | Sketch::Keyed(..));
+        fields.insert(field.name.to_owned(), Field { sketch, required, omits_empty });
     }
     Sketch::Fields(fields)
+}
+
+/// Images that a node could pull: usual ones, and what policies mention.
+fn images(texts: &[Value]) -> Vec<Value> {
+    let usual = [
+        "nginx",
+        "nginx:latest",
+        "nginx:1.27",
+        "registry.example.com/team/app:v1",
+        "nginx@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+    ];
+    let mentioned = texts.iter().filter_map(Value::as_str).filter_map(image);
+    usual.map(str::to_owned).into_iter().chain(mentioned).map(Value::from).collect()
+}
+
+/// A text as an image, if it can be the beginning or the end of one.
+fn image(text: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "./:@_-".contains(c);
+    if text.is_empty() || !text.chars().all(is_plain) {
+        return None;
+    }
+    let text = match text.chars().next() {
+        Some(':' | '@') => format!("app{text}"),
+        Some('/' | '.' | '-' | '_') => format!("app{}", &text[1..]),
+        _ => text.to_owned(),
+    };
+    let text =
+        if text.ends_with(['/', ':', '@', '.', '-', '_']) { format!("{text}app") } else { text };
+    // A repository has two characters at least.
+    let text = text.strip_suffix("/x").map_or(text.clone(), |before| format!("{before}/app"));
+    // A tag without digits behind `@` is none.
+    (!text.contains('@') || text.contains("@sha256:")).then_some(text)
 }
 
 fn of_type(ty: &SchemaType, words: &Words, depth: usize) -> Sketch {
@@ -158,11 +207,12 @@ fn of_paths(words: &Words) -> Sketch {
     for path in &words.paths {
         root.add(path);
     }
-    let mut sketch = root.sketch(words, false);
+    let mut sketch = root.sketch(words, &mut Vec::new());
     if !words.element_paths.is_empty() {
         let mut element = SketchTree::default();
         words.element_paths.iter().for_each(|path| element.add(path));
-        add_to_lists(&mut sketch, &element, words);
+        let element = element.sketch(words, &mut Vec::new());
+        add_to_lists(&mut sketch, &element, words, &mut Vec::new());
     }
     match sketch {
         Sketch::Fields(_) => sketch,
@@ -182,43 +232,65 @@ impl SketchTree {
         }
     }
 
-    fn sketch(&self, words: &Words, keyed: bool) -> Sketch {
+    /// A definition gives each field one type, which is that of what it is compared with.
+    fn sketch(&self, words: &Words, path: &mut Vec<String>) -> Sketch {
+        let below = |name: &str, tree: &SketchTree, path: &mut Vec<String>| {
+            path.push(name.to_owned());
+            let sketch = tree.sketch(words, path);
+            path.pop();
+            sketch
+        };
+        if self.below.contains_key("{}") {
+            let keys: Vec<String> = words.keys.iter().take(20).cloned().collect();
+            return Sketch::Keyed(keys, Box::new(texts(words)));
+        }
         if let Some(element) = self.below.get("[]") {
-            return Sketch::List(Box::new(element.sketch(words, false)));
+            return Sketch::List(Box::new(below("[]", element, path)));
         }
         if self.below.is_empty() {
-            if keyed {
+            let is_keyed = path.last().is_some_and(|name| {
+                matches!(name.as_str(), "labels" | "annotations" | "matchLabels")
+            });
+            if is_keyed {
                 let keys: Vec<String> = words.keys.iter().take(20).cloned().collect();
                 return Sketch::Keyed(keys, Box::new(texts(words)));
             }
-            let mut found = match texts(words) {
-                Sketch::Leaf(found) => found,
-                _ => Vec::new(),
+            return match words.types.get(path) {
+                Some(ValueKind::Number) => Sketch::Leaf(
+                    words.numbers.iter().take(20).map(|number| Value::from(*number)).collect(),
+                ),
+                Some(ValueKind::Bool) => Sketch::Leaf(vec![Value::Bool(true), Value::Bool(false)]),
+                Some(ValueKind::Text) | None => texts(words),
             };
-            found.extend(words.numbers.iter().take(12).map(|number| Value::from(*number)));
-            found.extend([Value::Bool(true), Value::Bool(false)]);
-            return Sketch::Leaf(found);
         }
-        let fields = self.below.iter().map(|(name, below)| {
-            let keyed = matches!(name.as_str(), "labels" | "annotations");
-            (name.clone(), Field { sketch: below.sketch(words, keyed), required: false })
+        let fields = self.below.iter().map(|(name, tree)| {
+            let sketch = below(name, tree, path);
+            (name.clone(), Field { sketch, required: false, omits_empty: false })
         });
         Sketch::Fields(fields.collect())
     }
 }
 
 /// Elements of lists may be maps with the fields that loops read.
-fn add_to_lists(sketch: &mut Sketch, element: &SketchTree, words: &Words) {
+fn add_to_lists(sketch: &mut Sketch, element: &Sketch, words: &Words, path: &mut Vec<String>) {
     match sketch {
         Sketch::Fields(fields) => {
-            fields.values_mut().for_each(|field| add_to_lists(&mut field.sketch, element, words));
+            for (name, field) in fields {
+                path.push(name.clone());
+                add_to_lists(&mut field.sketch, element, words, path);
+                path.pop();
+            }
         }
         Sketch::List(inner) => {
+            path.push("[]".to_owned());
             // What was put in is not looked at again: it may hold lists itself.
             match **inner {
-                Sketch::Leaf(_) => **inner = element.sketch(words, false),
-                _ => add_to_lists(inner, element, words),
+                // A pattern says what its elements are.
+                Sketch::Leaf(_) if words.types.contains_key(path) => {}
+                Sketch::Leaf(_) => (**inner).clone_from(element),
+                _ => add_to_lists(inner, element, words, path),
             }
+            path.pop();
         }
         Sketch::Keyed(..) | Sketch::Leaf(_) => {}
     }
@@ -233,6 +305,20 @@ pub(crate) enum Fullness {
     Most,
     /// By chance.
     Some,
+}
+
+/// Elements of lists that have names have different ones.
+fn told_apart(mut elements: Vec<Value>) -> Value {
+    let mut seen: Vec<String> = Vec::new();
+    for element in &mut elements {
+        let Some(name) = element.str_at(["name"]).map(str::to_owned) else { continue };
+        let known = seen.iter().filter(|known| **known == name).count();
+        if known > 0 {
+            let _ = element.set(["name"], format!("{name}{}", known + 1));
+        }
+        seen.push(name);
+    }
+    Value::List(elements.into())
 }
 
 impl Sketch {
@@ -254,11 +340,18 @@ impl Sketch {
                         if let (Sketch::List(element), Value::List(list)) = (&field.sketch, &value)
                             && field.required
                             && list.is_empty()
-                            && chance.percent(90)
+                            && (name == "containers" || chance.percent(90))
                         {
                             value = std::iter::once(element.fill(fullness, chance)).collect();
                         }
-                        map.insert(name.as_str(), value);
+                        let is_empty = match &value {
+                            Value::List(list) => list.is_empty(),
+                            Value::Map(map) => map.is_empty(),
+                            _ => false,
+                        };
+                        if !(is_empty && field.omits_empty && !field.required) {
+                            map.insert(name.as_str(), value);
+                        }
                     }
                 }
                 Value::Map(map)
@@ -268,7 +361,8 @@ impl Sketch {
                     Fullness::Least | Fullness::Most => 1,
                     Fullness::Some => chance.below(4).min(2),
                 };
-                (0..count).map(|_| element.fill(fullness, chance)).collect()
+                let elements = (0..count).map(|_| element.fill(fullness, chance));
+                told_apart(elements.collect())
             }
             Sketch::Keyed(keys, value) => {
                 let mut map = Map::new();

@@ -1,6 +1,6 @@
 //! What policies mention: names of fields, constants, numbers, quantities, and the boundaries between them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_text::quantity::Quantity;
 use kiln_value::Value;
@@ -20,6 +20,81 @@ pub(crate) struct Words {
     pub(crate) paths: BTreeSet<Vec<String>>,
     /// Paths below the elements of lists.
     pub(crate) element_paths: BTreeSet<Vec<String>>,
+    /// What values at paths are compared with, where that is seen.
+    pub(crate) types: BTreeMap<Vec<String>, ValueKind>,
+}
+
+/// The type of values, as far as what they are compared with tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueKind {
+    Text,
+    Number,
+    Bool,
+}
+
+impl ValueKind {
+    /// The type that a pattern or a constant is for.
+    fn of(value: &Value) -> Self {
+        match value {
+            Value::Number(_) => ValueKind::Number,
+            Value::Bool(_) => ValueKind::Bool,
+            Value::String(text) => match text.trim_start_matches(['<', '>', '=', '!', ' ']) {
+                "true" | "false" => ValueKind::Bool,
+                number if number.parse::<i64>().is_ok() => ValueKind::Number,
+                _ => ValueKind::Text,
+            },
+            Value::List(list) => list.iter().next().map_or(ValueKind::Text, ValueKind::of),
+            Value::Map(_) | Value::Null => ValueKind::Text,
+        }
+    }
+
+    /// The type that the text behind a path in an expression shows.
+    fn behind(text: &str) -> Option<Self> {
+        let text = text.trim_start();
+        let text = text.strip_prefix(".orValue(").unwrap_or(text);
+        let text = text.trim_start_matches(['=', '!', '<', '>', '|', ' ', '`']);
+        if text.starts_with("true") || text.starts_with("false") {
+            return Some(ValueKind::Bool);
+        }
+        text.starts_with(|c: char| c.is_ascii_digit()).then_some(ValueKind::Number)
+    }
+}
+
+/// Fields of policies that say which requests there are and what becomes of them, not what objects hold.
+fn says_nothing_of_values(key: &str, value: &Value, path: &[String]) -> bool {
+    let above = path.iter().rev().find(|step| *step != "[]").map(String::as_str);
+    match key {
+        "kinds"
+        | "operations"
+        | "apiGroups"
+        | "apiVersions"
+        | "validationFailureAction"
+        | "failureAction"
+        | "operator"
+        | "patchType"
+        | "failurePolicy"
+        | "validationActions"
+        | "matchPolicy"
+        | "jsonPatch"
+        | "op" => value.as_map().is_none(),
+        "resources" => above == Some("resourceRules"),
+        "name" => matches!(
+            above,
+            Some("rules" | "variables" | "matchConditions" | "context" | "celPreconditions")
+        ),
+        _ => false,
+    }
+}
+
+/// The path of a chain of names below the object, if it is one.
+fn path_of_object(chain: &[String]) -> Option<Vec<String>> {
+    match chain.first().map(String::as_str)? {
+        "request" if matches!(chain.get(1).map(String::as_str), Some("object" | "oldObject")) => {
+            Some(chain[2..].to_vec())
+        }
+        "object" | "oldObject" => Some(chain[1..].to_vec()),
+        _ => None,
+    }
 }
 
 /// So many texts are tried for one field.
@@ -63,9 +138,22 @@ impl Words {
                     if matches!(key.as_str(), "message" | "description") {
                         continue;
                     }
+                    if plain == "list"
+                        && let Some(text) = value.as_str()
+                    {
+                        self.list(text);
+                    }
+                    if says_nothing_of_values(plain, value, path) {
+                        self.names_in(value);
+                        continue;
+                    }
                     path.push(plain.to_owned());
                     self.value(value, path);
                     path.pop();
+                }
+                if let (Some(Value::String(key)), Some(value)) = (map.get("key"), map.get("value"))
+                {
+                    self.compared(key, value);
                 }
             }
             Value::List(list) => {
@@ -74,19 +162,66 @@ impl Words {
                 path.pop();
             }
             Value::String(text) => {
-                self.pattern_path(path);
+                self.pattern_path(path, ValueKind::of(value));
                 self.text(text);
             }
             Value::Number(number) => {
-                self.pattern_path(path);
+                self.pattern_path(path, ValueKind::Number);
                 self.numbers.extend(number.as_i64());
             }
-            Value::Bool(_) | Value::Null => self.pattern_path(path),
+            Value::Bool(_) => self.pattern_path(path, ValueKind::Bool),
+            Value::Null => self.pattern_path(path, ValueKind::Text),
+        }
+    }
+
+    /// What a loop runs over is a list.
+    fn list(&mut self, text: &str) {
+        let (mut path, length) = chain_of(text.trim());
+        if length == text.trim().len() && path.last().is_some_and(|step| step != "[]") {
+            path.push("[]".to_owned());
+        }
+        self.paths.extend(path_of_object(&path));
+    }
+
+    /// Names alone, of what no object is compared with.
+    fn names_in(&mut self, value: &Value) {
+        match value {
+            Value::Map(map) => map.values().for_each(|value| self.names_in(value)),
+            Value::List(list) => list.iter().for_each(|value| self.names_in(value)),
+            Value::String(text) => self.names_of(text),
+            _ => {}
+        }
+    }
+
+    fn names_of(&mut self, text: &str) {
+        for name in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            if name.len() > 1 && !name.starts_with(|c: char| c.is_ascii_digit()) {
+                self.names.insert(name.to_owned());
+            } else if let Ok(number) = name.parse::<i64>() {
+                self.numbers.insert(number);
+            }
+        }
+    }
+
+    /// The type of a path that a condition compares with a constant.
+    fn compared(&mut self, key: &str, value: &Value) {
+        let Some(expression) =
+            key.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"))
+        else {
+            return;
+        };
+        let (path, length) = chain_of(expression.trim());
+        let rest = expression.trim()[length..].trim_start();
+        if !(rest.is_empty() || rest.starts_with("||")) {
+            return;
+        }
+        if let Some(path) = path_of_object(&path) {
+            self.types.entry(path).or_insert_with(|| ValueKind::of(value));
         }
     }
 
     /// A path inside of a pattern or patch is one of the object.
-    fn pattern_path(&mut self, path: &[String]) {
+    fn pattern_path(&mut self, path: &[String], kind: ValueKind) {
         let starts = ["pattern", "anyPattern", "patchStrategicMerge"];
         let Some(at) = path.iter().position(|step| starts.contains(&step.as_str())) else { return };
         let below: Vec<String> = path[at + 1..].to_vec();
@@ -97,6 +232,7 @@ impl Words {
         if path[..at].iter().any(|step| step == "foreach") {
             self.element_paths.insert(below);
         } else {
+            self.types.entry(below.clone()).or_insert(kind);
             self.paths.insert(below);
         }
     }
@@ -108,13 +244,7 @@ impl Words {
             || text.contains("variables.")
             || text.contains("items")
             || text.contains(".all(");
-        for name in text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
-            if name.len() > 1 && !name.starts_with(|c: char| c.is_ascii_digit()) {
-                self.names.insert(name.to_owned());
-            } else if let Ok(number) = name.parse::<i64>() {
-                self.numbers.insert(number);
-            }
-        }
+        self.names_of(text);
         if is_expression {
             self.expression(text);
             for quoted in quoted(text) {
@@ -133,7 +263,8 @@ impl Words {
 
     fn constant(&mut self, text: &str) {
         let plain = text.trim_start_matches(['<', '>', '=', '!']).trim();
-        if plain.is_empty() || plain.contains("{{") || plain.len() > 80 {
+        // What is left of variables and of quotes is no constant.
+        if plain.is_empty() || plain.len() > 80 || plain.contains(['{', '}', '\'', '"', '`']) {
             return;
         }
         if let Ok(number) = plain.parse::<i64>() {
@@ -165,20 +296,24 @@ impl Words {
         while let Some(at) = rest.find(|c: char| c.is_ascii_alphabetic() || c == '_') {
             let before = rest[..at].chars().last();
             let chain = &rest[at..];
-            let (path, length) = chain_of(chain);
+            let (mut path, length) = chain_of(chain);
             rest = &chain[length.max(1)..];
             if before == Some('.') || before == Some('\'') || path.len() < 2 {
                 continue;
             }
+            if is_list_of(rest) {
+                path.push("[]".to_owned());
+            } else if rest.starts_with(".orValue({})") {
+                path.push("{}".to_owned());
+            }
+            if let Some(path) = path_of_object(&path) {
+                if let Some(kind) = ValueKind::behind(rest) {
+                    self.types.entry(path.clone()).or_insert(kind);
+                }
+                self.paths.insert(path);
+                continue;
+            }
             match path[0].as_str() {
-                "request"
-                    if matches!(path.get(1).map(String::as_str), Some("object" | "oldObject")) =>
-                {
-                    self.paths.insert(path[2..].to_vec());
-                }
-                "object" | "oldObject" => {
-                    self.paths.insert(path[1..].to_vec());
-                }
                 "request" | "variables" | "resource" | "namespaceObject" | "image" | "json"
                 | "images" => {}
                 _ => {
@@ -189,18 +324,27 @@ impl Words {
     }
 }
 
-/// A chain of names such as `object.spec.?a[0].b`, and how long it is in the text.
+/// Whether what stands before this text in an expression is a list.
+fn is_list_of(rest: &str) -> bool {
+    let rest = rest.strip_prefix(".orValue([])").unwrap_or(rest);
+    let macros = [".all(", ".exists(", ".exists_one(", ".filter(", ".map(", "[]", "[*]", "[?"];
+    macros.iter().any(|text| rest.starts_with(text))
+}
+
+/// A chain of names such as `object.spec.?a[0].b`, and how long it is in the text; a call behind it is not part of it.
 fn chain_of(text: &str) -> (Vec<String>, usize) {
     let bytes = text.as_bytes();
     let mut path = Vec::new();
     let mut at = 0;
+    let mut whole = 0;
     loop {
         let end = text[at..]
             .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .map_or(text.len(), |end| at + end);
         if bytes.get(end) == Some(&b'(') || end == at {
             // What follows is a call.
-            return (path, end);
+            let length = if path.is_empty() { end } else { whole };
+            return (path, length);
         }
         path.push(text[at..end].to_owned());
         at = end;
@@ -213,6 +357,7 @@ fn chain_of(text: &str) -> (Vec<String>, usize) {
             }
             at += close + 1;
         }
+        whole = at;
         if bytes.get(at) != Some(&b'.') {
             return (path, at);
         }

@@ -13,7 +13,7 @@ pub const KINDS: &[DocumentKind] = &[DocumentKind {
 
 pub static TEST: FieldTable = FieldTable::new(
     "Chainsaw Test",
-    "Each test has a sandbox of its own, which is thrown away: what only cleans up has no effect. Programs are not run.",
+    "Each test has a sandbox of its own, which is thrown away: what only cleans up has no effect.",
     &[
         string("apiVersion", "Group and version of the kind.")
             .required()
@@ -52,9 +52,12 @@ pub static SPEC: FieldTable = FieldTable::new(
 pub static TIMEOUTS: FieldTable = FieldTable::new(
     "Timeouts",
     "Durations such as `1m30s`. Other timeouts have no effect.",
-    &[string("assert", "How long something may take to become true; at most 30 seconds.")
-        .default("30s")
-        .example("10s")],
+    &[string(
+        "assert",
+        "How long something may take to become true, by the clock of the test's cluster.",
+    )
+    .default("90s")
+    .example("10s")],
 );
 
 pub static STEP: FieldTable = FieldTable::new(
@@ -142,12 +145,10 @@ pub static OPERATION: FieldTable = FieldTable::new(
         on_objects("error", "Waits until no object fits."),
         table("sleep", &SLEEP, "Waits."),
         table("wait", &WAIT, "Waits for a condition, a field or a deletion."),
-        any("script", "A shell script. The test ends there, undecided.")
-            .example("{content: kubectl get ns}")
-            .not_run(),
-        any("command", "A program. The test ends there, undecided.")
-            .example("{entrypoint: kubectl}")
-            .not_run(),
+        any("script", "A shell script, run with `--allow-scripts`; without it the test ends there, undecided.")
+            .example("{content: kubectl get ns}"),
+        any("command", "A program, run with `--allow-scripts`; without it the test ends there, undecided.")
+            .example("{entrypoint: kubectl}"),
         any("describe", "Shows something.").example("{resource: pods}").ignored(),
         any("events", "Shows something.").example("{}").ignored(),
         any("get", "Shows something.").example("{resource: pods}").ignored(),

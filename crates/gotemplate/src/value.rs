@@ -127,9 +127,13 @@ struct DictBody(RefCell<Entries>);
 
 #[derive(Debug)]
 enum Entries {
-    Shared(kiln_value::Map, Numbers),
+    /// The data itself, and those maps and lists in it that a template asked for: each is one, whoever changes it.
+    Shared(kiln_value::Map, Numbers, Vec<(Str, Dyn)>),
     Own(BTreeMap<Str, Dyn>),
 }
+
+/// From so many maps and lists on they are looked for by their keys.
+const MANY: usize = 8;
 
 impl Drop for Items {
     fn drop(&mut self) {
@@ -139,9 +143,7 @@ impl Drop for Items {
 
 impl Drop for DictBody {
     fn drop(&mut self) {
-        if let Entries::Own(own) = self.0.get_mut() {
-            drop_flat(std::mem::take(own).into_values().collect());
-        }
+        drop_flat(self.0.get_mut().take());
     }
 }
 
@@ -154,10 +156,8 @@ fn drop_flat(mut pending: Vec<Dyn>) {
                 }
             }
             Dyn::Map(map) => {
-                if let Some(mut body) = Rc::into_inner(map.body)
-                    && let Entries::Own(own) = body.0.get_mut()
-                {
-                    pending.extend(std::mem::take(own).into_values());
+                if let Some(mut body) = Rc::into_inner(map.body) {
+                    pending.append(&mut body.0.get_mut().take());
                 }
             }
             _ => {}
@@ -193,7 +193,7 @@ impl Map {
 
     pub(crate) fn len(&self) -> usize {
         match &*self.body.0.borrow() {
-            Entries::Shared(map, _) => map.len(),
+            Entries::Shared(map, ..) => map.len(),
             Entries::Own(own) => own.len(),
         }
     }
@@ -204,11 +204,22 @@ impl Map {
 
     pub(crate) fn get(&self, key: &str) -> Option<Dyn> {
         let mut entries = self.body.0.borrow_mut();
-        if let Entries::Shared(map, numbers) = &*entries {
-            match map.get(key)? {
-                Value::List(_) | Value::Map(_) => entries.take_over(),
-                scalar => return Some(Dyn::from_value(scalar, *numbers)),
+        if let Entries::Shared(map, numbers, known) = &mut *entries {
+            let value = map.get(key)?;
+            if !matches!(value, Value::List(_) | Value::Map(_)) {
+                return Some(Dyn::from_value(value, *numbers));
             }
+            if let Some((_, known)) = known.iter().find(|(known, _)| known == key) {
+                return Some(known.clone());
+            }
+            // A path takes over what it goes through, and not what lies beside it, which was a quarter of rendering
+            // `.Target.metadata.name`.
+            if known.len() < MANY {
+                let value = Dyn::from_value(value, *numbers);
+                known.push((Str::new(key), value.clone()));
+                return Some(value);
+            }
+            entries.take_over();
         }
         match &*entries {
             Entries::Own(own) => own.get(key).cloned(),
@@ -218,7 +229,7 @@ impl Map {
 
     pub(crate) fn contains(&self, key: &str) -> bool {
         match &*self.body.0.borrow() {
-            Entries::Shared(map, _) => map.contains_key(key),
+            Entries::Shared(map, ..) => map.contains_key(key),
             Entries::Own(own) => own.contains_key(key),
         }
     }
@@ -226,7 +237,7 @@ impl Map {
     /// The keys in order.
     pub(crate) fn keys(&self) -> Vec<Str> {
         match &*self.body.0.borrow() {
-            Entries::Shared(map, _) => {
+            Entries::Shared(map, ..) => {
                 let mut keys: Vec<Str> = map.keys().map(|key| Str::new(key.as_str())).collect();
                 keys.sort_unstable();
                 keys
@@ -265,12 +276,23 @@ impl Map {
 impl Entries {
     /// Makes the entries changeable; what they hold is taken over on first access.
     fn take_over(&mut self) {
-        if let Entries::Shared(map, numbers) = self {
-            let own = map
-                .iter()
-                .map(|(key, value)| (Str::new(key.as_str()), Dyn::from_value(value, *numbers)))
-                .collect();
-            *self = Entries::Own(own);
+        if let Entries::Shared(map, numbers, known) = self {
+            let mut known: BTreeMap<Str, Dyn> = std::mem::take(known).into_iter().collect();
+            let own = map.iter().map(|(key, value)| match known.remove_entry(key.as_str()) {
+                Some(known) => known,
+                None => (Str::new(key.as_str()), Dyn::from_value(value, *numbers)),
+            });
+            *self = Entries::Own(own.collect());
+        }
+    }
+
+    /// What has to be dropped.
+    fn take(&mut self) -> Vec<Dyn> {
+        match self {
+            Entries::Shared(_, _, known) => {
+                std::mem::take(known).into_iter().map(|(_, value)| value).collect()
+            }
+            Entries::Own(own) => std::mem::take(own).into_values().collect(),
         }
     }
 }
@@ -291,7 +313,7 @@ impl Dyn {
                 Dyn::list(list.iter().map(|item| Dyn::from_value(item, numbers)).collect())
             }
             Value::Map(map) => {
-                let entries = Entries::Shared(map.clone(), numbers);
+                let entries = Entries::Shared(map.clone(), numbers, Vec::new());
                 Dyn::Map(Map {
                     of_text: false,
                     is_record: false,
@@ -332,7 +354,12 @@ impl Dyn {
 
     /// A map that has no other keys.
     pub(crate) fn record(entries: impl IntoIterator<Item = (Str, Dyn)>) -> Dyn {
-        let mut map = Map::own(entries.into_iter().collect());
+        // One by one: a record has a few fields, and collecting them sorts a list first.
+        let mut own = BTreeMap::new();
+        for (key, value) in entries {
+            own.insert(key, value);
+        }
+        let mut map = Map::own(own);
         map.is_record = true;
         Dyn::Map(map)
     }

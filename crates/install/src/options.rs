@@ -159,7 +159,6 @@ values! {
         admission: bool = true,
         /// Generate and synchronize.
         controller: bool = true,
-        /// Policy reports.
         policy_reports: Switch = Switch::default(),
         /// Results of admission requests in policy reports.
         admission_reports: Switch = Switch::default(),

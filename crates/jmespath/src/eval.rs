@@ -110,6 +110,10 @@ impl<'s> SearchRun<'s> {
                 Ok(Cow::Borrowed(value))
             }
             (JmesPathNode::Chain(steps), _) => self.chain(id, steps, current),
+            (JmesPathNode::Or(parts), _) => {
+                self.step(id, 1)?;
+                self.or(parts, current)
+            }
             (node, _) => self.eval_node(id, node, current),
         }
     }
@@ -157,16 +161,7 @@ impl<'s> SearchRun<'s> {
                 self.slice(id, *slice, &value)
             }
             JmesPathNode::Pipe(stages) => self.pipe(stages, current),
-            JmesPathNode::Or(parts) => {
-                let mut result = Cow::Borrowed(&NULL);
-                for part in parts {
-                    result = self.eval_or_null(*part, current)?;
-                    if is_true(&result) {
-                        break;
-                    }
-                }
-                Ok(result)
-            }
+            JmesPathNode::Or(parts) => self.or(parts, current),
             JmesPathNode::And(parts) => self.and(parts, current),
             JmesPathNode::Not(part) => {
                 let truth = is_true(&*self.eval_or_null(*part, current)?);
@@ -333,6 +328,19 @@ impl<'s> SearchRun<'s> {
         self.eval_on(id, value).map(|result| Cow::Owned(result.into_owned()))
     }
 
+    /// Apart from the other nodes, whose function needs more stack: defaults are in most policies.
+    #[inline(never)]
+    fn or<'a>(&'a self, parts: &[NodeId], current: Current<'a>) -> EvalOutcome<'a> {
+        let mut result = Cow::Borrowed(&NULL);
+        for part in parts {
+            result = self.eval_or_null(*part, current)?;
+            if is_true(&result) {
+                break;
+            }
+        }
+        Ok(result)
+    }
+
     fn and<'a>(&'a self, parts: &[NodeId], current: Current<'a>) -> EvalOutcome<'a> {
         let Some((last, before)) = parts.split_last() else {
             return Ok(Cow::Borrowed(&NULL));
@@ -407,6 +415,17 @@ impl<'s> SearchRun<'s> {
         let Value::List(list) = list else {
             return Ok(Cow::Borrowed(&NULL));
         };
+        if condition.is_none() {
+            let path = match self.tree.node(right) {
+                JmesPathNode::Field(_) => &[right],
+                JmesPathNode::Chain(steps) => steps.as_slice(),
+                _ => &[],
+            };
+            let is_field = |id: &NodeId| matches!(self.tree.node(*id), JmesPathNode::Field(_));
+            if !path.is_empty() && path.iter().all(is_field) {
+                return self.project_path(list, right, path);
+            }
+        }
         let mut results = Vec::new();
         for element in list {
             if let Some(condition) = condition {
@@ -418,6 +437,28 @@ impl<'s> SearchRun<'s> {
             let result = or_null(self.eval_on(right, element))?;
             if !result.is_null() {
                 results.push(result.into_owned());
+            }
+        }
+        Ok(Cow::Owned(Value::List(List::from(results))))
+    }
+
+    /// A projection whose right side takes fields: what is not there is null and vanishes, so that no fault is made and
+    /// thrown away for it. Projecting and evaluating took 29 % of the instructions of `containers[*].image`.
+    fn project_path<'a>(&'a self, list: &List, right: NodeId, path: &[NodeId]) -> EvalOutcome<'a> {
+        self.step(right, list.len() as u64 * path.len() as u64)?;
+        let mut results = Vec::with_capacity(list.len());
+        'elements: for element in list {
+            let mut value = element;
+            for id in path {
+                let (JmesPathNode::Field(key), Value::Map(map)) = (self.tree.node(*id), value)
+                else {
+                    continue 'elements;
+                };
+                let Some(found) = map.get(key) else { continue 'elements };
+                value = found;
+            }
+            if !value.is_null() {
+                results.push(value.clone());
             }
         }
         Ok(Cow::Owned(Value::List(List::from(results))))
@@ -453,7 +494,8 @@ impl<'s> SearchRun<'s> {
         if !elements.iter().any(|element| matches!(element, Value::List(_))) {
             return Ok(list);
         }
-        let mut flat = Vec::with_capacity(elements.len());
+        let count = |element: &Value| element.as_list().map_or(1, |inner| inner.len());
+        let mut flat = Vec::with_capacity(elements.iter().map(count).sum());
         for element in elements {
             match element {
                 Value::List(inner) => flat.extend(inner.iter().cloned()),

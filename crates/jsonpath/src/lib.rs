@@ -11,6 +11,7 @@
 //! | `scan`, `parse`, `tree` | text to a tree with byte positions |
 //! | `item` | what expressions compute with |
 //! | `eval`, `path` | evaluation, and the following of paths |
+//! | `cost` | what an expression can cost, before it runs |
 //! | `placeholder` | captured keys in the path of a patch |
 //!
 //! ```
@@ -25,6 +26,7 @@
 //! assert_eq!(selected[1].keys, ["1"]);
 //! ```
 
+mod cost;
 mod error;
 mod eval;
 mod item;
@@ -115,6 +117,20 @@ impl Expression {
     /// Whether it is a path and nothing else, so that it selects places.
     pub fn is_path(&self) -> bool {
         matches!(self.0.tree.kind, NodeKind::Path(_))
+    }
+
+    /// The members that the expression follows down from the root, where that is all it does: what such a path cannot
+    /// follow is not there. Without names that a list would take for an index.
+    pub fn members(&self) -> Option<Vec<Str>> {
+        cost::members(&self.0.tree)
+    }
+
+    /// At most so many steps does an evaluation take for each value of the root and each 16 bytes of its texts, if
+    /// there is such a number.
+    pub fn steps_per_value(&self) -> Option<u64> {
+        // No part of the expression is looked at more than once for each value, and has at least one byte. A comparison
+        // and a regular expression look at a text besides, which counts as much again.
+        cost::is_linear(&self.0.tree).then(|| 8 * (1 + self.0.source.len() as u64))
     }
 
     /// The paths that are compared by `!=` although nothing asks whether they are there, as written: such a comparison

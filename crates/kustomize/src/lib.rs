@@ -25,11 +25,11 @@
 //! hashed ids, and every document is parsed once and written once.
 //!
 //! ```
-//! use kiln_kustomize::{Build, Options, fs::Memory};
+//! use kiln_kustomize::{Build, BuildOptions, fs::Memory};
 //! let tree = Memory::new()
 //!     .with("app/kustomization.yaml", "namePrefix: x-\nresources: [c.yaml]\n")
 //!     .with("app/c.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
-//! let output = Build::new(&tree, &Options::default()).run("/app").unwrap();
+//! let output = Build::new(&tree, &BuildOptions::default()).run("/app").unwrap();
 //! assert_eq!(output.yaml, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x-a\n");
 //! ```
 

@@ -130,6 +130,33 @@ fn maturity(version: &str) -> Option<(u8, u64, u64)> {
     Some((stage, major, number(minor)?))
 }
 
+/// A kind whatever its version: what a cluster keeps together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KindKey {
+    /// The group; empty for the core group.
+    pub group: Str,
+    pub kind: Str,
+}
+
+impl KindKey {
+    /// The kind of a group, version and kind.
+    pub fn of(gvk: &Gvk) -> Self {
+        KindKey { group: gvk.group.clone(), kind: gvk.kind.clone() }
+    }
+
+    /// A kind by its group and name.
+    pub fn new(group: &str, kind: &str) -> Self {
+        KindKey { group: group.into(), kind: kind.into() }
+    }
+}
+
+impl fmt::Display for KindKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if self.group.is_empty() { Ok(()) } else { write!(f, ".{}", self.group) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

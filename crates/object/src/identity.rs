@@ -6,6 +6,7 @@ use kiln_value::{Str, Value};
 
 use crate::gvk::Gvk;
 use crate::metadata;
+use crate::object_map::NamespacedName;
 
 /// Kind, namespace and name of an object; prints as `apps/v1/Deployment/default/web`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +47,11 @@ impl ObjectId {
         let name = metadata::name(object).ok_or_else(|| missing("metadata.name"))?;
         let namespace = metadata::namespace(object).unwrap_or("");
         Ok(ObjectId::new(Gvk::new(api_version, kind), namespace, name))
+    }
+
+    /// Where it is among the objects of its kind.
+    pub fn key(&self) -> NamespacedName {
+        (self.namespace.clone(), self.name.clone())
     }
 
     /// Whether both mean one object, in whatever version of its group.

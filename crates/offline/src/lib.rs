@@ -5,6 +5,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `given_documents` | documents as objects, and the kinds that they define |
 //! | `globals` | the global context, made of the given objects |
 //! | `objects` | the given objects, and what rules generated: the engine's view |
 //! | `values` | Kyverno's values and user files: what a cluster or a request would have known |
@@ -14,6 +15,7 @@
 //!
 //! Nothing here reads files or prints: the command line does.
 
+mod given_documents;
 mod globals;
 mod objects;
 mod payload;
@@ -21,6 +23,7 @@ mod report;
 mod run;
 mod values;
 
+pub use given_documents::{kinds_of, more_kinds, objects_of};
 pub use kiln_engine::Status;
 pub use objects::{Objects, with_namespace};
 pub use report::{Counts, Deletion, Made, ObjectChange, Report, RuleResult, blocked_by};

@@ -3,18 +3,19 @@
 use std::collections::{BTreeMap, HashMap};
 
 use kiln_engine::{ListPage, ListQuery, ReadError, View};
-use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_object::object_map::read_resume;
+use kiln_object::{Gvk, KindKey, Kinds, NamespacedName, ObjectId, ObjectMap, metadata};
 use kiln_rules::usual_plural;
-use kiln_value::{Str, Value};
+use kiln_value::Value;
 
 /// Objects by kind, namespace and name. The version does not matter, as it does not to a server.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     /// Kinds of which nothing is given are unknown, rather than kinds without objects.
     only_given_kinds: bool,
-    by_kind: BTreeMap<(Str, Str), BTreeMap<(Str, Str), Value>>,
+    by_kind: BTreeMap<KindKey, ObjectMap>,
     /// In which order they came.
-    came: HashMap<[Str; 4], usize>,
+    came: HashMap<(KindKey, NamespacedName), usize>,
 }
 
 impl Objects {
@@ -27,30 +28,22 @@ impl Objects {
     pub fn insert(&mut self, id: &ObjectId, object: Value) -> Option<Value> {
         let next = self.came.len();
         self.came.entry(whole_key(id)).or_insert(next);
-        self.by_kind.entry(kind_key(&id.gvk)).or_default().insert(name_key(id), object)
+        self.by_kind.entry(KindKey::of(&id.gvk)).or_default().insert(id.key(), object)
     }
 
     /// Takes an object out.
     pub fn remove(&mut self, id: &ObjectId) -> Option<Value> {
-        self.by_kind.get_mut(&kind_key(&id.gvk))?.remove(&name_key(id))
+        self.by_kind.get_mut(&KindKey::of(&id.gvk))?.remove(&id.key())
     }
 
     /// The object of this identity.
     pub fn get(&self, id: &ObjectId) -> Option<&Value> {
-        self.by_kind.get(&kind_key(&id.gvk))?.get(&name_key(id))
+        self.by_kind.get(&KindKey::of(&id.gvk))?.get(&id.namespace, &id.name)
     }
 }
 
-fn kind_key(gvk: &Gvk) -> (Str, Str) {
-    (gvk.group.clone(), gvk.kind.clone())
-}
-
-fn name_key(id: &ObjectId) -> (Str, Str) {
-    (id.namespace.clone(), id.name.clone())
-}
-
-fn whole_key(id: &ObjectId) -> [Str; 4] {
-    [id.gvk.group.clone(), id.gvk.kind.clone(), id.namespace.clone(), id.name.clone()]
+fn whole_key(id: &ObjectId) -> (KindKey, NamespacedName) {
+    (KindKey::of(&id.gvk), id.key())
 }
 
 /// Puts a namespaced object that names no namespace into `default`, as clients do. An unknown kind counts as
@@ -83,41 +76,30 @@ impl View for Objects {
 
     fn kind_of(&self, group: &str, version: &str, plural: &str) -> Option<Gvk> {
         // Objects of a kind without a definition: all that is known is what its plural would be.
-        let mut found =
-            self.by_kind.keys().filter(|(of, kind)| of == group && usual_plural(kind) == plural);
-        found.next().map(|(group, kind)| Gvk {
-            group: group.clone(),
+        let mut known = self.by_kind.keys();
+        let found = known.find(|key| key.group == group && usual_plural(&key.kind) == plural);
+        found.map(|key| Gvk {
+            group: key.group.clone(),
             version: version.into(),
-            kind: kind.clone(),
+            kind: key.kind.clone(),
         })
     }
 
     fn knows(&self, kind: &Gvk) -> bool {
-        !self.only_given_kinds || self.by_kind.contains_key(&kind_key(kind))
+        !self.only_given_kinds || self.by_kind.contains_key(&KindKey::of(kind))
     }
 
     fn list(&self, query: &ListQuery<'_>) -> Result<ListPage, ReadError> {
-        let Some(objects) = self.by_kind.get(&kind_key(query.kind)) else {
+        let Some(objects) = self.by_kind.get(&KindKey::of(query.kind)) else {
             return Ok(ListPage::default());
         };
-        let after = query.resume.and_then(|resume| resume.split_once('/'));
-        let mut page = ListPage::default();
-        for ((namespace, name), object) in objects {
-            let wanted = query.namespace.is_none_or(|wanted| namespace == wanted)
-                && after.is_none_or(|after| (namespace.as_str(), name.as_str()) > after)
-                && query.selector.matches(metadata::labels(object));
-            if !wanted {
-                continue;
-            }
-            if page.objects.len() == query.limit {
-                page.resume = page.objects.last().map(|last| {
-                    let part = |key| last.str_at(["metadata", key]).unwrap_or_default();
-                    format!("{}/{}", part("namespace"), part("name"))
-                });
-                break;
-            }
-            page.objects.push(object.clone());
-        }
-        Ok(page)
+        let after = query.resume.map(read_resume);
+        let page = objects.page(query.namespace, after.as_ref(), query.limit, |object| {
+            query.selector.matches(metadata::labels(object))
+        });
+        Ok(ListPage {
+            resume: page.resume_text(),
+            objects: page.objects.into_iter().cloned().collect(),
+        })
     }
 }

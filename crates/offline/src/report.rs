@@ -94,6 +94,8 @@ pub struct Made {
     pub before: Option<Value>,
     /// What became of it.
     pub change: ObjectChange,
+    /// What it was copied from, or made of.
+    pub sources: Vec<ObjectId>,
 }
 
 /// What became of an object.

@@ -428,6 +428,7 @@ impl OfflineState<'_> {
     fn ensure(&mut self, ensure: Ensure) -> Made {
         let Ensure { target, object, existing, claim, .. } = ensure;
         let before = self.objects.get(&target).cloned();
+        let sources = claim.sources.into_iter().map(|source| source.id).collect();
         // Without a server nothing has a UID, so what was made in this run is remembered.
         let maker = (claim.rule, claim.trigger.id);
         let own = self.made_by.get(&target) == Some(&maker);
@@ -447,7 +448,7 @@ impl OfflineState<'_> {
                 object
             }
         };
-        Made { id: target, object, before, change }
+        Made { id: target, object, before, change, sources }
     }
 
     fn patch(&mut self, patch: PatchEffect, trigger: &ObjectId) -> Made {
@@ -461,7 +462,7 @@ impl OfflineState<'_> {
             }
         };
         let change = if before == after { ObjectChange::Unchanged } else { ObjectChange::Patched };
-        Made { id, object: after, before: Some(before), change }
+        Made { id, object: after, before: Some(before), change, sources: Vec::new() }
     }
 
     fn warn(&mut self, warning: Diagnostic) {

@@ -73,7 +73,7 @@ fn text(pattern: &str, value: &Value, numbers: Numbers) -> bool {
 
 /// What stands before the rest of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LeafOperator {
+pub enum LeafOperator {
     Equal,
     NotEqual,
     More,
@@ -84,7 +84,7 @@ pub(crate) enum LeafOperator {
 
 impl LeafOperator {
     /// The operator of a pattern, and the rest. One character alone is not an operator.
-    pub(crate) fn split(pattern: &str) -> (Self, &str) {
+    pub fn split(pattern: &str) -> (Self, &str) {
         let table = [
             (">=", LeafOperator::MoreEqual),
             ("<=", LeafOperator::LessEqual),

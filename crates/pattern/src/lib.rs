@@ -38,6 +38,6 @@ pub use anchor::{Anchor, AnchorKind, anchors_in};
 pub use effort::{PatternLimits, TooMuchWork};
 pub use explain::{Explained, MOST_STEPS, MatchStep, StepOutcome, explain};
 pub use fix::{FieldChange, FieldValue, Fix, fix, fix_counted};
-pub use leaf::value_matches;
+pub use leaf::{LeafOperator, value_matches};
 pub use resolve::{Cancelled, ResolveError, Resolved, resolve_anchors};
 pub use tree::{Mismatch, matches, matches_counted};

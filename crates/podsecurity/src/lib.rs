@@ -26,8 +26,8 @@ mod level;
 mod pod;
 mod violation;
 
-pub use checks::{Control, Covers, Standard};
+pub use checks::{Control, Covers, DEFAULT_CAPABILITIES, Standard, safe_sysctls};
 pub use exclusion::{Exclusion, leave_out};
 pub use level::{Level, PodSecurityVersion, UnknownLevel, UnknownVersion};
-pub use pod::{ContainerList, Malformed, Pod};
+pub use pod::{ALLOWED_SOURCES, ContainerList, Malformed, Pod};
 pub use violation::{BadValue, FieldError, FieldFault, Violation, describe};

@@ -95,8 +95,8 @@ impl ContainerList {
     }
 }
 
-/// Kinds of volumes: those that restricted allows first, then those that it names.
-pub(crate) const ALLOWED_SOURCES: [&str; 9] = [
+/// The kinds of volumes that the restricted level allows.
+pub const ALLOWED_SOURCES: [&str; 9] = [
     "configMap",
     "csi",
     "downwardAPI",
@@ -107,6 +107,7 @@ pub(crate) const ALLOWED_SOURCES: [&str; 9] = [
     "projected",
     "secret",
 ];
+/// The others.
 const OTHER_SOURCES: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",

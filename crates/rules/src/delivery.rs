@@ -183,6 +183,18 @@ pub struct Delivery {
     pub family: WebhookFamily,
     /// When the policy was stored, if it was not changed since: it has seen whatever came later.
     pub unchanged_since: Option<Str>,
+    /// It is evaluated beside the rules of another policy, to compare both; nothing that it decides has an effect.
+    pub shadow_of: Option<ShadowOf>,
+}
+
+/// The rules that a shadow is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShadowOf {
+    /// Their policy, as `Kind/name` or `Kind/namespace/name`. What names no policy makes a shadow all the same: a slip here
+    /// must not put a policy in force.
+    pub policy: Str,
+    /// Their names; all rules of the policy if it is empty.
+    pub rules: Vec<Str>,
 }
 
 impl Delivery {
@@ -200,6 +212,7 @@ impl Delivery {
             warns: false,
             family,
             unchanged_since: None,
+            shadow_of: None,
         }
     }
 

@@ -43,7 +43,7 @@ pub use context::{ApiCall, Callee, ContextEntry, Load, Method, QueryText};
 pub use delete::{Delete, Propagation};
 pub use delivery::{
     AdmissionPart, Delivery, FailurePolicies, FailurePolicy, MatchConditions, RequestFacts,
-    WebhookFamily, WebhookPurpose, WebhookTimeout,
+    ShadowOf, WebhookFamily, WebhookPurpose, WebhookTimeout,
 };
 pub use document::{DocumentPart, TextPiece};
 pub use exception::{ExceptedRules, Exception, Exempts, ReportResult};

@@ -134,7 +134,6 @@ pub struct Policy {
 /// What a policy says about itself to readers of reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportWords {
-    /// Its category.
     pub category: Option<Str>,
     /// One of Kyverno's five words for how bad a violation is.
     pub severity: Option<Str>,

@@ -9,6 +9,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kiln_cluster::{ApiError, Reason};
+use kiln_replica::api::{Api, reason_of, sort};
 use kiln_value::{KeyTable, Value, json, value};
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -313,72 +314,18 @@ async fn read(response: Response<Body>) -> Result<Value, ApiError> {
     Err(error)
 }
 
-fn reason_of(status: StatusCode) -> Reason {
-    match status.as_u16() {
-        404 => Reason::NotFound,
-        409 => Reason::Conflict,
-        410 => Reason::Gone,
-        401 | 403 => Reason::Forbidden,
-        429 | 500..=599 => Reason::Unavailable,
-        _ => Reason::Invalid,
+impl Api for Client {
+    fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        content_type: &str,
+    ) -> impl Future<Output = Result<Value, ApiError>> + Send {
+        Client::send(self, method, path, body, content_type)
     }
-}
 
-/// What kind of failure a `Status` is.
-pub(crate) fn sort(status: StatusCode, value: &Value) -> ApiError {
-    let message = value.str_at(["message"]).unwrap_or_default().to_owned();
-    let causes = value.get_path(["details", "causes"]).and_then(Value::as_list);
-    let has_cause = |wanted: &str| {
-        causes.is_some_and(|causes| {
-            causes.iter().any(|cause| cause.str_at(["reason"]) == Some(wanted))
-        })
-    };
-    let about = |field: &str| value.str_at(["details", field]).unwrap_or_default();
-    let reason = match (value.str_at(["reason"]).unwrap_or_default(), reason_of(status)) {
-        ("AlreadyExists", _) => Reason::AlreadyExists,
-        ("Expired", _) => Reason::Gone,
-        ("Forbidden", _) if has_cause("NamespaceTerminating") => Reason::NamespaceTerminating,
-        // Something is missing, but no object has a name: the path leads nowhere.
-        ("NotFound", _) if about("name").is_empty() => Reason::UnknownKind,
-        (_, reason) => reason,
-    };
-    let seconds = value.get_path(["details", "retryAfterSeconds"]).and_then(Value::as_i64);
-    ApiError {
-        reason,
-        message,
-        retry_after_seconds: seconds.and_then(|seconds| u32::try_from(seconds).ok()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failures_are_sorted_by_what_to_do_about_them() {
-        for (code, body, expected) in [
-            (404, value!({"reason": "NotFound", "details": {"name": "a"}}), Reason::NotFound),
-            (404, value!({"reason": "NotFound", "details": {}}), Reason::UnknownKind),
-            (409, value!({"reason": "AlreadyExists"}), Reason::AlreadyExists),
-            (409, value!({"reason": "Conflict"}), Reason::Conflict),
-            (410, value!({"reason": "Expired"}), Reason::Gone),
-            (403, value!({"reason": "Forbidden"}), Reason::Forbidden),
-            (
-                403,
-                value!({"reason": "Forbidden", "details": {"causes": [{"reason": "NamespaceTerminating"}]}}),
-                Reason::NamespaceTerminating,
-            ),
-            (422, value!({"reason": "Invalid"}), Reason::Invalid),
-            (400, value!({"reason": "BadRequest"}), Reason::Invalid),
-            (429, value!({"reason": "TooManyRequests"}), Reason::Unavailable),
-            (500, value!({"reason": "InternalError"}), Reason::Unavailable),
-            (503, value!({"reason": "ServiceUnavailable"}), Reason::Unavailable),
-        ] {
-            let error = sort(StatusCode::from_u16(code).unwrap(), &body);
-            assert_eq!(error.reason, expected, "{body:?}");
-        }
-        let asked =
-            sort(StatusCode::TOO_MANY_REQUESTS, &value!({"details": {"retryAfterSeconds": 7}}));
-        assert_eq!(asked.retry_after_seconds, Some(7));
+    fn now(&self) -> u64 {
+        crate::controller_loop::now()
     }
 }

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use kiln_cluster::{ApiError, KindKey, Reason, Reply};
 use kiln_controller::{CallRequest, Controller, ControllerEvent, Lookup, LookupQuestion, Settings};
-use kiln_engine::{ExternalData as _, ExternalDataError, Globals, ObservedRequest};
+use kiln_engine::{ExternalData as _, ExternalDataError, ObservedRequest};
 use kiln_object::Gvk;
+pub(crate) use kiln_replica::controller_settings::configure;
+use kiln_replica::controller_settings::is_informed;
 use kiln_services::Services;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -20,9 +22,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::claim_keys;
 use crate::election::Fence;
 use crate::events::Happened;
-use crate::globals;
 use crate::kyverno_metrics::CountedEvaluation;
 use crate::lease::TermEnd;
+use crate::options::Only;
 use crate::policy_store::Registry;
 use crate::reporter::ReportNews;
 use crate::run::Acting;
@@ -215,7 +217,9 @@ impl ControllerLoop {
         let stored = inputs.registry.borrow_and_update().clone();
         let held = inputs.globals.borrow_and_update().clone();
         let keys = inputs.claim_keys.borrow_and_update().clone();
-        let informed = keys.is_some() && is_informed(&stored, &held, waited);
+        let registered = self.shared.options.only == Some(Only::Controller)
+            || self.shared.health.has_begun("webhooks");
+        let informed = keys.is_some() && is_informed(&stored, &held, registered, waited);
         self.controller.configure(|settings| settings.claim_keys = keys.unwrap_or_default());
         self.stored(&stored);
         self.controller.set_globals(held);
@@ -491,58 +495,8 @@ pub(crate) const PART: &str = "controller";
 /// The shortest time between two reports of the state.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// How long entries of the global context are waited for that say nothing.
-const SILENCE: Duration = Duration::from_secs(10);
-
-/// Whether enough is known to decide something: exceptions and settings without fail, because what was done against
-/// them cannot be undone; the global context as far as it can be had, because rules that need it wait for it anyway.
-fn is_informed(stored: &Registry, globals: &Globals, waited: Duration) -> bool {
-    stored.complete && (globals::are_read(stored, globals) || waited > SILENCE)
-}
-
-/// How long a change waits for what requests say of it, where some people are kept out.
-const PATIENCE: u64 = 300;
-
-/// What users decide that concerns the controller.
-pub(crate) fn configure(settings: &mut Settings, config: &kiln_admission::Settings) {
-    settings.rules.filters = config.filters.clone();
-    settings.rules.limits = config.limits;
-    settings.rules.authors = config.authors;
-    settings.rules.protected_namespaces.clone_from(&config.protected_namespaces);
-    settings.requests.patience = if config.excluded.is_empty() { 0 } else { PATIENCE };
-}
-
 /// The time, in milliseconds.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use kiln_engine::CachedGlobal;
-    use kiln_value::value;
-
-    #[test]
-    fn nothing_is_decided_before_exceptions_settings_and_globals_are_known() {
-        let (now, later) = (Duration::ZERO, SILENCE * 2);
-        let mut stored = Registry::default();
-        let mut held = Globals::default();
-        assert!(!is_informed(&stored, &held, later), "exceptions are unknown");
-        stored.complete = true;
-        assert!(is_informed(&stored, &held, now));
-        stored.globals = vec![value!({"metadata": {"name": "regions"}})];
-        assert!(!is_informed(&stored, &held, now), "the entry was not read");
-        held.insert("regions".into(), Err("not loaded yet".to_owned()));
-        assert!(!is_informed(&stored, &held, now));
-        assert!(
-            is_informed(&stored, &held, later),
-            "one that says nothing does not block for ever"
-        );
-        held.insert("regions".into(), Err("forbidden".to_owned()));
-        assert!(is_informed(&stored, &held, now), "it is known why it cannot be had");
-        held.insert("regions".into(), Ok(CachedGlobal::default()));
-        assert!(is_informed(&stored, &held, now));
-    }
 }

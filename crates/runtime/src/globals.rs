@@ -7,18 +7,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_cluster::{ApiError, Call, ObjectPatch, Reason};
+use kiln_cluster::ApiError;
 use kiln_engine::{CachedGlobal, GlobalEntry, GlobalSource, Globals};
-use kiln_object::{Gvk, Kind, Kinds, ObjectId, metadata};
-use kiln_value::{Map, Str, Value, value};
+use kiln_object::{Gvk, Kind, Kinds};
+use kiln_replica::globals::{NOTHING_YET, life_of, name_of, say, unknown, value_now};
+use kiln_value::{Str, Value};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::calls::{carry_out, list_all};
+use crate::calls::list_all;
 use crate::client::Client;
-use crate::policy_store::{News, Registry, follow, global_kinds};
+use crate::policy_store::{News, follow, global_kinds};
 use crate::state::AppState;
-use crate::status::{covers, rfc3339, timed};
 use crate::supervisor::pass_on;
 use crate::watch::{Subject, Watcher};
 
@@ -26,8 +26,6 @@ use crate::watch::{Subject, Watcher};
 const AGAIN: Duration = Duration::from_secs(2);
 /// Changes that come together are one.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// What is said of an entry of which nothing is known.
-const NOTHING_YET: &str = "not loaded yet";
 /// How often an entry asks if it does not say.
 const USUAL: Duration = Duration::from_secs(600);
 
@@ -50,27 +48,6 @@ pub(crate) async fn read_once(
         globals.insert(name_of(&entry), held);
     }
     Ok(globals)
-}
-
-async fn value_now(
-    client: &Client,
-    kinds: &Kinds,
-    written: &GlobalEntry,
-) -> Result<CachedGlobal, String> {
-    let value = match &written.source {
-        GlobalSource::Answer { path, .. } => client.get(path).await,
-        GlobalSource::Objects { group, version, resource, namespace } => {
-            let gvk = kinds.by_resource(group, version, resource).map(Kind::gvk);
-            let gvk = gvk.ok_or_else(|| unknown(group, version, resource))?;
-            let listed = list_all(client, kinds, &gvk, namespace, "").await;
-            listed.map(|listing| Value::from_iter(listing.objects))
-        }
-    };
-    CachedGlobal::of(value.map_err(|error| error.to_string())?, &written.projections)
-}
-
-fn unknown(group: &str, version: &str, resource: &str) -> String {
-    format!("the cluster has no resource {resource:?} in {group}/{version}")
 }
 
 /// How long to wait before an answer is asked for again.
@@ -139,7 +116,11 @@ pub(crate) async fn keep(shared: AppState, watcher: Watcher) {
                     else {
                         continue;
                     };
-                    say(&shared, &watcher.client, entry, held.as_ref().err()).await;
+                    let served = shared.kinds.borrow().clone();
+                    let problem = held.as_ref().err();
+                    if let Err(error) = say(&watcher.client, &served, entry, problem).await {
+                        tracing::debug!(entry = %name, %error, "cannot write the status");
+                    }
                     globals.insert(name, held);
                     shared.globals.send_replace(Arc::new(globals.clone()));
                 }
@@ -148,25 +129,6 @@ pub(crate) async fn keep(shared: AppState, watcher: Watcher) {
             }
         }
     }
-}
-
-/// Whether something was heard of every entry that is stored, be it only why it cannot be had.
-pub(crate) fn are_read(stored: &Registry, globals: &Globals) -> bool {
-    stored.globals.iter().all(|entry| globals.entry(&name_of(entry)).is_some_and(is_known))
-}
-
-fn is_known(held: &Result<CachedGlobal, String>) -> bool {
-    held.as_ref().err().is_none_or(|why| why != NOTHING_YET)
-}
-
-fn name_of(entry: &Value) -> Str {
-    metadata::name(entry).unwrap_or_default().into()
-}
-
-/// What changes when an entry says something else.
-fn life_of(entry: &Value) -> String {
-    let generation = entry.get_path(["metadata", "generation"]);
-    format!("{} {generation:?}", metadata::uid(entry).unwrap_or_default())
 }
 
 /// Tells what an entry holds, whenever that changes.
@@ -245,43 +207,6 @@ async fn follow_entry(
             tokio::select! { () = following => {}, () = telling => {} }
         }
     }
-}
-
-/// Writes the status of an entry.
-async fn say(shared: &AppState, client: &Client, entry: &Value, problem: Option<&String>) {
-    let Ok(id) = ObjectId::of(entry) else { return };
-    let asks = entry.get_path(["spec", "apiCall"]).is_some();
-    let status = status(problem.map(String::as_str));
-    let there = entry.get("status").unwrap_or(&Value::Null);
-    let refreshed = asks && problem.is_none();
-    if covers(there, &status) && !refreshed {
-        return;
-    }
-    let mut status = timed(entry, status);
-    if refreshed && let Some(map) = status.as_map_mut() {
-        map.insert("lastRefreshTime", rfc3339());
-    }
-    let patch = ObjectPatch::Merge(value!({"status": status}));
-    let call = Call::Patch { target: id.clone(), patch, subresource: "status".into() };
-    let kinds = shared.kinds.borrow().clone();
-    if let Err(error) = carry_out(client, &kinds, &call).await
-        && error.reason != Reason::NotFound
-    {
-        tracing::debug!(entry = %id, %error, "cannot write the status");
-    }
-}
-
-fn status(problem: Option<&str>) -> Value {
-    let (word, reason, message) = match problem {
-        None => ("True", "Succeeded", "Ready"),
-        Some(why) => ("False", "Failed", why),
-    };
-    let mut condition = Map::new();
-    condition.insert("type", "Ready");
-    condition.insert("status", word);
-    condition.insert("reason", reason);
-    condition.insert("message", message);
-    value!({"ready": problem.is_none(), "conditions": [Value::Map(condition)]})
 }
 
 #[cfg(test)]

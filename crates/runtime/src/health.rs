@@ -104,6 +104,11 @@ impl Health {
         self.dispensable.lock().unwrap_or_else(PoisonError::into_inner).insert(parts);
     }
 
+    /// Whether a part has done what reviews wait for at the start.
+    pub fn has_begun(&self, part: &str) -> bool {
+        self.dispensable.lock().unwrap_or_else(PoisonError::into_inner).contains(part)
+    }
+
     /// What keeps the process from answering reviews. A controller that still reads, or a value of the global context that
     /// cannot be had, does not; who has never known the rules cannot answer. Who knows them goes on by what was last
     /// read: what keeps one replica from reading mostly keeps all of them, and with none of them ready the cluster would

@@ -9,23 +9,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use kiln_cluster::{ApiError, Call, Reason, Reply};
-use kiln_object::{EngineNames, Gvk, Kinds, ObjectId};
-use kiln_text::time::Time;
-use kiln_value::{Value, value};
+use kiln_cluster::{ApiError, Reason};
+use kiln_object::{Kinds, ObjectId};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use crate::calls::carry_out;
 use crate::client::Client;
 use crate::controller_loop::now;
 use crate::election::{Election, Fence, Leadership, Times, Until};
 use crate::options::RuntimeOptions;
 
-/// The Lease of an engine that lives in a namespace.
-pub fn id(namespace: &str, names: &EngineNames) -> ObjectId {
-    ObjectId::new(Gvk::new("coordination.k8s.io/v1", "Lease"), namespace, &names.lease())
-}
+pub use kiln_replica::lease::id;
 
 /// What this process is called as a holder.
 pub(crate) fn identity() -> String {
@@ -167,7 +161,7 @@ struct Lease {
     client: Client,
     kinds: watch::Receiver<Kinds>,
     id: ObjectId,
-    election: Election,
+    election: Election<Instant>,
 }
 
 impl Lease {
@@ -227,78 +221,14 @@ impl Lease {
     }
 
     async fn give_back(&mut self) {
-        if !self.election.is_ours() {
-            return;
-        }
-        let Ok(reply) = self.call(&Call::Get(self.id.clone())).await else { return };
-        let Some(live) = reply.object() else { return };
-        let holder = live.str_at(["spec", "holderIdentity"]);
-        if holder == Some(self.election.identity()) {
-            let _ = self.call(&Call::update(self.wanted(Some(&live), ""))).await;
-        }
+        let kinds = self.kinds.borrow().clone();
+        kiln_replica::lease::give_back(&self.client, &kinds, &self.id, &self.election).await;
     }
 
     /// Takes or renews the Lease; whether this process holds it now.
     async fn try_once(&mut self) -> Result<bool, ApiError> {
-        let live = match self.call(&Call::Get(self.id.clone())).await {
-            Ok(reply) => reply.object(),
-            Err(error) if error.reason == Reason::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let spec = live.as_ref().and_then(|live| live.get("spec")).unwrap_or(&Value::Null);
-        if !self.election.may_take(spec, Instant::now()) {
-            return Ok(false);
-        }
-        let object = self.wanted(live.as_ref(), self.election.identity());
-        let call = if live.is_some() { Call::update(object) } else { Call::create(object) };
-        match self.call(&call).await {
-            Ok(reply) => {
-                let spec = reply.object().and_then(|object| object.get("spec").cloned());
-                self.election.stored(spec, Instant::now());
-                Ok(true)
-            }
-            Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn wanted(&self, live: Option<&Value>, holder: &str) -> Value {
-        let milliseconds = now();
-        let nanos = u32::try_from(milliseconds % 1000 * 1_000_000).unwrap_or(0);
-        let time = Time::from_unix(i64::try_from(milliseconds / 1000).unwrap_or(0), nanos);
-        let time =
-            time.map(|time| time.format("2006-01-02T15:04:05.000000Z07:00")).unwrap_or_default();
-        let spec = live.and_then(|live| live.get("spec")).unwrap_or(&Value::Null);
-        let ours = spec.str_at(["holderIdentity"]) == Some(self.election.identity());
-        let changes = spec.get("leaseTransitions").and_then(Value::as_i64).unwrap_or(0);
-        let since = spec.str_at(["acquireTime"]).filter(|_| ours).unwrap_or(&time).to_owned();
-        let mut object = live.cloned().unwrap_or_else(|| {
-            value!({
-                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                "metadata": {"name": self.id.name.as_str(), "namespace": self.id.namespace.as_str()},
-            })
-        });
-        if let Some(map) = object.as_map_mut() {
-            // Others go by it: it is never shorter than what this process goes by.
-            let duration = self.election.times.lease_duration;
-            let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-            let seconds = i64::try_from(seconds.max(1)).unwrap_or(10);
-            map.insert(
-                "spec",
-                value!({
-                    "holderIdentity": holder, "leaseDurationSeconds": seconds,
-                    "acquireTime": since, "renewTime": time,
-                    "leaseTransitions": changes + i64::from(!ours),
-                }),
-            );
-        }
-        object
-    }
-
-    async fn call(&self, call: &Call) -> Result<Reply, ApiError> {
         let kinds = self.kinds.borrow().clone();
-        carry_out(&self.client, &kinds, call).await
+        let (client, id) = (&self.client, &self.id);
+        kiln_replica::lease::try_once(client, &kinds, id, &mut self.election, Instant::now).await
     }
 }

@@ -11,9 +11,8 @@
 //! |---|---|
 //! | `options` | what a user decides about a running process |
 //! | `client` | the connection: credentials, and the one way that requests go out and answers come in |
-//! | `path` | the one function that builds every address at an API server |
 //! | `discovery` | which kinds a cluster serves |
-//! | `calls` | carries out [`kiln_cluster::Call`]s, and sorts failures |
+//! | [`calls`], [`path`] | of [`kiln_replica`]: carries out [`kiln_cluster::Call`]s, builds every address at an API server |
 //! | `watch` | follows a kind for as long as the process lives |
 //! | `policy_store` | the policies, exceptions and configuration that are stored, compiled, for all parts |
 //! | `globals` | what the entries of the global context hold |
@@ -22,12 +21,12 @@
 //! | `claim_keys` | the keys that prove which claims the engine wrote |
 //! | `lease`, `election` | which of several processes acts, and until when it may write (leader election) |
 //! | `supervisor` | what becomes of parts that panic |
-//! | `status`, `autogen_status`, `events`, `validation_events` | tells users how policies are and what rules did |
+//! | `status`, `events` | tells users how policies are and what rules did |
 //! | `scan`, `reporter` | checks the objects that are there; keeps reports about what rules found |
 //! | `native_policies` | keeps ValidatingAdmissionPolicies of policies that ask for them |
 //! | `uninstall` | takes an installation off a cluster |
 //! | `reader`, `plan` | read access for commands that change nothing; what rules would do |
-//! | `health`, `metrics`, `gauges` | what operators ask |
+//! | `health`, `metrics`, `kyverno_metrics`, `process_metrics` | what operators ask |
 //! | `serve` | the HTTPS server |
 //!
 //! # Who runs where
@@ -47,9 +46,6 @@
 //! Nothing is decided here: what a rule wants is the engine's business, what follows from it the
 //! controller's.
 
-mod author_access;
-mod autogen_status;
-pub mod calls;
 mod claim_keys;
 mod cleanup;
 pub mod client;
@@ -64,7 +60,6 @@ mod lease;
 pub mod metrics;
 mod native_policies;
 pub mod options;
-pub mod path;
 mod plan;
 pub mod policy_store;
 mod process_metrics;
@@ -72,22 +67,22 @@ pub mod reader;
 pub mod reporter;
 mod run;
 mod scan;
-mod scan_permissions;
 pub mod serve;
 pub mod state;
 mod status;
 mod supervisor;
 mod tasks;
 mod uninstall;
-mod validation_events;
 pub mod watch;
 
-pub use author_access::Rights;
 pub use client::{Client, ConnectError};
 pub use kiln_controller::Waiting;
 pub use kiln_controller::dry_run::{Applied, Denied, DryRunResult, NotApplied, Planned};
 pub use kiln_controller::provenance;
 pub use kiln_engine::CARRIES;
+use kiln_replica::author_access;
+pub use kiln_replica::author_access::Rights;
+pub use kiln_replica::{calls, path};
 pub use lease::id as lease_id;
 pub use options::{Only, RuntimeOptions};
 pub use plan::{PlanInput, RuleEnvironment, plan, take_refused};

@@ -86,7 +86,7 @@ const EXPIRED: &[&str] =
     &["resource_namespace", "resource_group", "resource_version", "resource_resource"];
 
 /// Every number there is.
-pub const FAMILIES: [Family; 33] = [
+pub const FAMILIES: [Family; 34] = [
     family(
         "kiln_api_calls_total",
         Form::Counter,
@@ -178,6 +178,12 @@ pub const FAMILIES: [Family; 33] = [
         Form::Counter,
         &[],
         "Admission requests whose auditing rules were not evaluated, because too many were waiting.",
+    ),
+    family(
+        "kiln_shadow_requests_total",
+        Form::Counter,
+        &["policy", "shadow", "result"],
+        "Admission requests that were evaluated with a policy and with its shadow, by how both differ.",
     ),
     family("kiln_leader", Form::Gauge, &[], "1 in the leader, 0 in standby replicas."),
     family("kiln_problems", Form::Gauge, &["part"], "Unhealthy parts of the process, by part."),

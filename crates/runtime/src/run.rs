@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kiln_controller::{Engine, Evaluate, Settings};
-use kiln_engine::{ObservedRequest, ResourceFilter};
+use kiln_engine::ObservedRequest;
 use kiln_object::Kinds;
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinSet;
@@ -436,9 +436,8 @@ async fn told_to_end() {
 ///
 /// # Errors
 /// When the levels cannot be read.
-pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
-    let filter =
-        tracing_subscriber::EnvFilter::try_new(levels).map_err(|error| error.to_string())?;
+pub fn logs(levels: &str, as_json: bool) -> Result<(), tracing_subscriber::filter::ParseError> {
+    let filter = tracing_subscriber::EnvFilter::try_new(levels)?;
     // The HTTP library calls it an error when a server ends an idle connection. What fails, Kiln tells itself.
     let filter = match (levels.contains("kube_client"), "kube_client::client::builder=off".parse())
     {
@@ -472,20 +471,7 @@ pub fn logs(levels: &str, as_json: bool) -> Result<(), String> {
 }
 
 fn settings(options: &RuntimeOptions, who: Option<String>) -> Settings {
-    let namespace = options.namespace.as_str();
-    // Of an account that people use as well, requests say nothing about who made them.
-    let user = who.filter(|user| user.starts_with("system:serviceaccount:"));
-    let usual = || options.names.user(namespace, "background-controller");
-    let mut settings = Settings {
-        namespace: namespace.into(),
-        user: user.unwrap_or_else(usual).into(),
-        resync: 3_600_000,
-        ..Settings::default()
-    };
-    settings.retry.made_again_after = 700;
-    settings.rules.filters = ResourceFilter::usual(namespace);
-    settings.requests.kind = options.names.update_request();
-    settings
+    kiln_replica::controller_settings::settings(&options.namespace, &options.names, who)
 }
 
 #[cfg(test)]

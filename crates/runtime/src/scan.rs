@@ -5,21 +5,20 @@
 //! well: an object that they would change is not as they want it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kiln_admission::{Reporting, Settings, ValidationResult};
+use kiln_admission::{Settings, ValidationResult};
 use kiln_cluster::{Call, Reason};
 use kiln_controller::AccessCheck;
 use kiln_engine::{
-    AccessRequest, ContentHash, Effect, EvalEnv, Event, ListPage, ListQuery, ReadError,
-    RuleOutcome, RuleSet, Status, User, Verdict, View, WithGlobals,
+    AccessRequest, EvalEnv, ListPage, ListQuery, ReadError, User, View, WithGlobals,
 };
-use kiln_object::report_form::is_report_group;
 use kiln_object::{Change, Gvk, Kinds, ObjectId, metadata};
+use kiln_replica::scan::{ScanBasis, ScanRules, ScannedObjects, basis, happened};
 use kiln_reports::ReportedObject;
-use kiln_rules::{Policy, PolicyId};
+use kiln_rules::PolicyId;
 use kiln_services::Services;
 use kiln_value::{Str, Value};
 use tokio::runtime::Handle;
@@ -29,11 +28,9 @@ use tokio::task::JoinSet;
 use crate::author_access::Rights;
 use crate::calls::{carry_out, list_all};
 use crate::client::Client;
-use crate::events::{CheckedObject, Happened};
 use crate::kyverno_metrics::{self, ExecutionCause, RanFor};
-use crate::options::RuntimeOptions;
 use crate::policy_store::{News, Registry, follow};
-use crate::reporter::{FoundBy, ReportNews, ReportSwitches};
+use crate::reporter::{FoundBy, ReportNews};
 use crate::serve::Machine;
 use crate::state::AppState;
 use crate::watch::{Subject, Watcher};
@@ -42,20 +39,8 @@ use crate::watch::{Subject, Watcher};
 const SETTLE: Duration = Duration::from_millis(500);
 /// How many objects are evaluated in one turn of a thread.
 const BATCH: usize = 200;
-/// What a rule says that has nothing to change.
-const UNCHANGED: &str = "no patches applied";
 /// What its watches are called where health is told.
 const PURPOSE: &str = "scan";
-
-/// What a scan goes by: another one begins when this is another one.
-#[derive(Clone, PartialEq, Eq)]
-struct Basis {
-    policies: Vec<(String, String)>,
-    kinds: Vec<Gvk>,
-    reporting: Reporting,
-    /// Reports can be written.
-    reports: bool,
-}
 
 /// Scans for as long as it is let.
 pub(crate) async fn keep(shared: AppState) {
@@ -71,7 +56,7 @@ pub(crate) async fn keep(shared: AppState) {
             }
             continue;
         }
-        let basis = basis(&shared.options, &stored, &known);
+        let basis = basis_of(&shared, &stored, &known);
         let interval = Duration::from_secs(basis.reporting.interval);
         let scanning = pass(&shared, Arc::clone(&stored), known, basis.kinds.clone());
         let next = tokio::time::Instant::now() + interval;
@@ -84,7 +69,7 @@ pub(crate) async fn keep(shared: AppState) {
                 }
                 tokio::time::sleep(SETTLE).await;
                 let (stored, known) = (registry.borrow().clone(), kinds.borrow().clone());
-                if stored.complete && self::basis(&shared.options, &stored, &known) != basis {
+                if stored.complete && basis_of(&shared, &stored, &known) != basis {
                     return true;
                 }
             }
@@ -96,50 +81,8 @@ pub(crate) async fn keep(shared: AppState) {
     }
 }
 
-/// The policies whose rules are run on objects that are there.
-fn scanned_policies(registry: &Registry, switches: &ReportSwitches) -> Vec<Arc<Policy>> {
-    let with_scanned = |policy: &Arc<Policy>| {
-        let rules = policy.rules.iter().filter(|rule| switches.scans(policy, rule));
-        let rules: Vec<_> = rules.cloned().collect();
-        (!rules.is_empty()).then(|| Arc::new(Policy { rules, ..Policy::clone(policy) }))
-    };
-    registry.rules.policies().iter().filter_map(with_scanned).collect()
-}
-
-fn basis(options: &RuntimeOptions, registry: &Registry, kinds: &Kinds) -> Basis {
-    let life = |object: &Value| {
-        let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
-        format!("{} {}", metadata::uid(object).unwrap_or_default(), generation.unwrap_or_default())
-    };
-    let policies =
-        registry.policies.iter().map(|policy| (policy.id.to_string(), life(&policy.object)));
-    let exceptions = registry
-        .exceptions
-        .iter()
-        .map(|exception| (exception.name.to_string(), format!("{:p}", Arc::as_ptr(exception))));
-    let reporting = options.settings().read(registry.config.as_ref()).0.reporting;
-    let scanned = scanned_policies(registry, &ReportSwitches::of(options, registry));
-    let rules = || scanned.iter().flat_map(|policy| &policy.rules);
-    let mut found: Vec<Gvk> = kinds
-        .iter()
-        .filter(|kind| kind.verbs().contains(&"watch") && !is_report_group(kind.group()))
-        .filter_map(|kind| kinds.preferred(kind.group(), kind.kind()))
-        .map(kiln_object::Kind::gvk)
-        .filter(|gvk| !is_noise(gvk) && rules().any(|rule| rule.trigger.may_fire_for(gvk, "")))
-        .collect();
-    found.sort();
-    found.dedup();
-    Basis {
-        policies: policies.chain(exceptions).collect(),
-        kinds: found,
-        reporting,
-        reports: options.report_form().kinds().iter().all(|kind| kinds.get(kind).is_some()),
-    }
-}
-
-/// What changes all the time and is the business of no policy.
-fn is_noise(gvk: &Gvk) -> bool {
-    matches!(gvk.kind.as_str(), "Event" | "Lease" | "UpdateRequest")
+fn basis_of(shared: &AppState, stored: &Registry, kinds: &Kinds) -> ScanBasis {
+    basis(&shared.options.settings(), &shared.options.report_form(), stored, kinds)
 }
 
 /// Checks all objects once, and then those that change.
@@ -151,15 +94,8 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
         }
     }
     let settings = shared.options.settings().read(registry.config.as_ref()).0;
-    let exceptions = settings.in_force(&registry.exceptions);
-    let policies = scanned_policies(&registry, &ReportSwitches::of(&shared.options, &registry));
-    let (changing, checking): (Vec<_>, Vec<_>) = policies
-        .into_iter()
-        .partition(|policy| policy.rules.iter().any(|rule| rule.program.changes_trigger()));
-    let alone = |policy| RuleSet::new(vec![policy]).with_exceptions(exceptions.clone());
     let scanner = Arc::new(ObjectScanner {
-        changing: changing.into_iter().map(alone).collect(),
-        rules: RuleSet::new(checking).with_exceptions(exceptions.clone()),
+        rules: ScanRules::of(&shared.options.settings(), &settings, &registry),
         authors: registry.authors(settings.authors),
         services: Services::new(shared.options.services.clone().and(&settings.services)),
         settings,
@@ -180,25 +116,20 @@ async fn pass(shared: &AppState, registry: Arc<Registry>, kinds: Kinds, scanned:
         tasks.spawn(follow(watcher.clone(), number, Subject::all(gvk), news.clone()));
     }
     drop(news);
-    let mut seen: BTreeMap<Str, ContentHash> = BTreeMap::new();
+    let mut seen = ScannedObjects::default();
     while let Some(news) = told.recv().await {
         let mut changed: Vec<Value> = match news {
             News::All(_, objects) => objects,
             News::One(_, event) if event.change == Change::Deleted => {
                 let uid: Str = metadata::uid(&event.object).unwrap_or_default().into();
-                seen.remove(&uid);
+                seen.forget(&uid);
                 let _ = shared.news.findings.send(ReportNews::Gone(uid)).await;
                 continue;
             }
             News::One(_, event) => vec![event.object],
             News::Unserved(_) | News::Unreadable(_) => continue,
         };
-        let mut is_new = |object: &Value| {
-            let uid: Str = metadata::uid(object).unwrap_or_default().into();
-            let hash = ContentHash::of(&looked_at(object));
-            seen.insert(uid, hash) != Some(hash)
-        };
-        changed.retain(|object| !metadata::is_deleted(object) && is_new(object));
+        changed.retain(|object| seen.is_new(object));
         show_progress(shared, seen.len(), changed.len());
         while !changed.is_empty() {
             let batch: Vec<Value> = changed.drain(..changed.len().min(BATCH)).collect();
@@ -224,16 +155,6 @@ fn show_progress(shared: &AppState, known: usize, waiting: usize) {
     set("waiting", waiting);
 }
 
-/// An object without what changes by itself.
-fn looked_at(object: &Value) -> Value {
-    let mut object = object.clone();
-    object.remove(["status"]);
-    object.remove(["metadata", "resourceVersion"]);
-    object.remove(["metadata", "managedFields"]);
-    object.remove(["metadata", "generation"]);
-    object
-}
-
 async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<ValidationResult>)) {
     let about = RanFor {
         kind: &object.id.gvk.kind,
@@ -252,15 +173,7 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
         ];
         shared.metrics.count("kiln_scan_results_total", &labels);
     }
-    if results.iter().any(ValidationResult::is_bad) {
-        let checked = CheckedObject { id: object.id.clone(), uid: Some(object.uid.clone()) };
-        let results: Vec<_> = results.iter().filter(|result| result.is_bad()).cloned().collect();
-        let happened = Happened::Checked {
-            object: checked,
-            results: results.into(),
-            blocked: false,
-            scanned: true,
-        };
+    if let Some(happened) = happened(&object, &results) {
         // Events are for people: when there are too many of them, some are left out.
         let _ = shared.news.happened.try_send(happened);
     }
@@ -271,9 +184,7 @@ async fn tell(shared: &AppState, (object, results): (ReportedObject, Vec<Validat
 
 /// What objects are checked with.
 struct ObjectScanner {
-    rules: RuleSet,
-    /// Policies that change what is sent, each for itself: none sees what another would have changed.
-    changing: Vec<RuleSet>,
+    rules: ScanRules,
     /// Whose permissions the reads of which policies are held to.
     authors: HashMap<PolicyId, User>,
     services: Services,
@@ -283,12 +194,6 @@ struct ObjectScanner {
 }
 
 impl ObjectScanner {
-    /// Whether an object is kept from rules. Kyverno scans what its webhooks never see, unless told otherwise.
-    fn filters_out(&self, id: &ObjectId) -> bool {
-        self.settings.reporting.filtered
-            && self.settings.filters_out(&id.gvk, "", &id.namespace, &id.name)
-    }
-
     /// What rules find out about objects; on a thread that may wait for answers.
     fn evaluate(&self, objects: Vec<Value>) -> Vec<(ReportedObject, Vec<ValidationResult>)> {
         let view = ScanView {
@@ -310,49 +215,8 @@ impl ObjectScanner {
             protected_namespaces: &self.settings.protected_namespaces,
             home: &self.settings.namespace,
         };
-        let mut found = Vec::with_capacity(objects.len());
-        for object in objects {
-            let (Ok(id), Some(uid)) = (ObjectId::of(&object), metadata::uid(&object)) else {
-                continue;
-            };
-            let uid = Str::from(uid);
-            if self.filters_out(&id) {
-                // What an earlier scan said of it goes.
-                found.push((ReportedObject { id, uid }, Vec::new()));
-                continue;
-            }
-            // Kyverno: as if it were created, by no user.
-            let event = Event::created(object);
-            let checked = self.rules.mutate(&event, &eval_env);
-            let mut results: Vec<_> =
-                checked.outcomes.iter().filter_map(ValidationResult::of).collect();
-            for policy in &self.changing {
-                let changed = policy.mutate(&event, &eval_env);
-                results.extend(changed.outcomes.iter().filter_map(of_changed));
-            }
-            found.push((ReportedObject { id, uid }, results));
-        }
-        found
+        self.rules.check(objects, &self.settings, &eval_env)
     }
-}
-
-/// What a policy that changes what is sent says of a stored object.
-// Kyverno: in these words.
-fn of_changed(outcome: &RuleOutcome) -> Option<ValidationResult> {
-    let result = ValidationResult::of(outcome)?;
-    if outcome.is_excepted() {
-        return Some(result);
-    }
-    let changes = outcome.effects.iter().any(|effect| matches!(effect, Effect::Patch(_)));
-    let (status, message) = match outcome.verdict {
-        Verdict::Error => return Some(result),
-        _ if changes => (Status::Fail, "mutation is not applied"),
-        // What it would change is as it wants it.
-        Verdict::Pass => (Status::Pass, "success"),
-        Verdict::Skip if outcome.why.as_deref() == Some(UNCHANGED) => (Status::Pass, "success"),
-        _ => return None,
-    };
-    Some(ValidationResult { status, message: message.to_owned(), ..result })
 }
 
 /// Reads from the API server; Namespaces are asked for once in a batch.

@@ -1,11 +1,10 @@
 //! What the parts of a running process share.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kiln_engine::{Globals, ObservedRequest};
-use kiln_object::{Kinds, ObjectId};
-use kiln_value::Str;
+use kiln_object::Kinds;
+use kiln_replica::status::RegisteredPolicies;
 use tokio::sync::{mpsc, watch};
 
 use crate::author_access::Rights;
@@ -18,8 +17,7 @@ use crate::options::RuntimeOptions;
 use crate::policy_store::Registry;
 use crate::reporter::ReportNews;
 
-/// What keeps policies from firing, by policy: kinds that cannot be followed.
-pub type Troubles = BTreeMap<ObjectId, Vec<String>>;
+pub use kiln_replica::status::Troubles;
 
 /// How far the controller is with what it knows of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +95,7 @@ pub struct NewsChannels {
 pub struct PartProgress {
     /// The policies whose webhooks the API server has: which object, and its `metadata.generation`. The
     /// admission side tells, and a policy becomes ready by it.
-    pub webhooks: watch::Sender<BTreeMap<ObjectId, (Str, i64)>>,
+    pub webhooks: watch::Sender<RegisteredPolicies>,
     /// What keeps policies from firing, as the process that acts finds out; none while this one does not act.
     pub troubles: watch::Sender<Option<Troubles>>,
     /// How far the controller is.

@@ -4,19 +4,19 @@
 //! longer knows what happened since: then the listener has to list again. Where watching is forbidden
 //! and listing is not, it gives up after every pause, so that listing takes its place.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use http::StatusCode;
 use http_body_util::BodyExt as _;
-use kiln_cluster::{ApiError, Reason, WatchEvent};
-use kiln_object::{Change, Gvk, Kinds, metadata};
-use kiln_value::{KeyTable, Str, Value, json};
+use kiln_cluster::{ApiError, Reason};
+use kiln_object::{Gvk, Kinds};
+use kiln_replica::watch_news::read;
+pub use kiln_replica::watch_news::{Subject, WatchNews};
+use kiln_value::{KeyTable, Str, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::calls::collection_path;
-use crate::client::{Client, sort};
+use crate::client::Client;
 use crate::health::{Health, HealthPart};
 use crate::metrics::Metrics;
 
@@ -26,52 +26,6 @@ const LONGEST_EVENT: usize = 64 << 20;
 const LISTING_PAUSE: Duration = Duration::from_millis(1500);
 /// The first and the longest pause after a failure.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(20));
-
-/// What a watch tells.
-#[derive(Clone, Debug)]
-pub enum WatchNews {
-    /// Something happened to an object.
-    Event(WatchEvent),
-    /// Nothing happened up to this revision.
-    Upto(u64),
-    /// The kind has to be listed again.
-    Lost,
-}
-
-/// What is followed.
-#[derive(Clone, Debug)]
-pub struct Subject {
-    /// The kind.
-    pub gvk: Gvk,
-    /// The namespace; empty for all.
-    pub namespace: String,
-    /// Fields that objects must have; empty for all.
-    pub fields: String,
-    /// Labels that objects must have; empty for all.
-    pub labels: String,
-}
-
-impl Subject {
-    /// All objects of a kind.
-    pub fn all(gvk: Gvk) -> Self {
-        Subject { gvk, namespace: String::new(), fields: String::new(), labels: String::new() }
-    }
-}
-
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "watch of {}", self.gvk)?;
-        if !self.namespace.is_empty() {
-            write!(f, " in {}", self.namespace)?;
-        }
-        for selector in [&self.fields, &self.labels] {
-            if !selector.is_empty() {
-                write!(f, " with {selector}")?;
-            }
-        }
-        Ok(())
-    }
-}
 
 /// What a watch needs.
 #[derive(Clone, Debug)]
@@ -135,6 +89,8 @@ impl Watcher {
             match end {
                 End::Usual if lasted => continue,
                 End::Usual => {}
+                // The new watch says whether the server can be reached.
+                End::Silent if !sends_bookmarks(&subject.gvk) => {}
                 End::Silent => {
                     tracing::warn!(
                         watch = standing.name(),
@@ -167,14 +123,8 @@ impl Watcher {
         }
     }
 
-    async fn once(
-        &self,
-        subject: &Subject,
-        revision: &mut u64,
-        told: &mpsc::Sender<(Gvk, WatchNews)>,
-        standing: &HealthPart,
-        trusted: &mut bool,
-    ) -> End {
+    /// The address of a watch from a revision on.
+    fn watch_path(&self, subject: &Subject, revision: u64) -> Result<String, ApiError> {
         let from = revision.to_string();
         // The server ends watches after some time; not all of them at once.
         let life = (240 + subject.gvk.kind.len() * 7 % 60).to_string();
@@ -190,11 +140,21 @@ impl Watcher {
         if !subject.labels.is_empty() {
             query.push(("labelSelector", subject.labels.as_str()));
         }
-        let path =
-            match collection_path(&self.kinds.borrow(), &subject.gvk, &subject.namespace, &query) {
-                Ok(path) => path,
-                Err(error) => return End::Failed(error),
-            };
+        collection_path(&self.kinds.borrow(), &subject.gvk, &subject.namespace, &query)
+    }
+
+    async fn once(
+        &self,
+        subject: &Subject,
+        revision: &mut u64,
+        told: &mpsc::Sender<(Gvk, WatchNews)>,
+        standing: &HealthPart,
+        trusted: &mut bool,
+    ) -> End {
+        let path = match self.watch_path(subject, *revision) {
+            Ok(path) => path,
+            Err(error) => return End::Failed(error),
+        };
         let mut body = match self.client.stream(&path).await {
             Ok(response) => response.into_body(),
             Err(error) => return End::Failed(error),
@@ -253,22 +213,10 @@ impl Watcher {
     }
 }
 
-fn read(mut value: Value) -> Result<WatchNews, ApiError> {
-    let word = value.str_at(["type"]).unwrap_or_default().to_owned();
-    let object = value.as_map_mut().and_then(|map| map.remove("object")).unwrap_or(Value::Null);
-    let revision =
-        || metadata::resource_version(&object).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let change = match Change::read(&word) {
-        Some(change) => change,
-        None if word == "BOOKMARK" => return Ok(WatchNews::Upto(revision())),
-        None => {
-            let code = object.get("code").and_then(Value::as_i64).unwrap_or(500);
-            let status = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
-            return Err(sort(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &object));
-        }
-    };
-    let revision = revision();
-    Ok(WatchNews::Event(WatchEvent { change, object, revision }))
+/// Whether silence on a watch of a kind means that something is wrong: otherwise bookmarks would break it. API servers
+/// send none for Events, which they keep out of their watch cache because there are so many.
+fn sends_bookmarks(gvk: &Gvk) -> bool {
+    !(gvk.kind == "Event" && ["", "events.k8s.io"].contains(&gvk.group.as_str()))
 }
 
 /// Bytes as they come, cut into lines.
@@ -318,21 +266,5 @@ mod tests {
             }
             assert_eq!(found, [&b"{\"a\":1}"[..], &b"{\"b\":2}"[..]], "{size}");
         }
-    }
-
-    #[test]
-    fn what_a_watch_tells_is_read() {
-        let read = |text: &str| read(json::parse(text).unwrap());
-        let added = read(r#"{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}"#);
-        assert!(matches!(
-            added,
-            Ok(WatchNews::Event(WatchEvent { change: Change::Added, revision: 7, .. }))
-        ));
-        let bookmark = read(r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#);
-        assert!(matches!(bookmark, Ok(WatchNews::Upto(9))));
-        let gone =
-            read(r#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}"#);
-        assert_eq!(gone.unwrap_err().reason, Reason::Gone);
-        assert_eq!(read("{}").unwrap_err().reason, Reason::Unavailable);
     }
 }

@@ -270,15 +270,20 @@ impl Sandbox {
         if response.status < 300 {
             return Ok(path);
         }
-        let value = response.value();
-        let causes = value.get_path(["details", "causes"]).and_then(Value::as_list);
-        let first = causes.and_then(|causes| causes.first());
-        let field = first.and_then(|cause| cause.str_at(["field"])).unwrap_or_default();
-        Err(Refusal {
-            reason: value.str_at(["reason"]).unwrap_or_default().to_owned(),
-            message: value.str_at(["message"]).unwrap_or("refused").to_owned(),
-            field: field.to_owned(),
-        })
+        Err(refusal(&response.value()))
+    }
+
+    /// Deletes an object as `kubectl delete` would.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn delete(&self, object: &Value, namespace: &str) -> Result<(), Refusal> {
+        let path = self.path_of(object, namespace)?;
+        let response = self.send(ApiRequest::new("DELETE", &path));
+        match response.status {
+            status if status < 300 => Ok(()),
+            _ => Err(refusal(&response.value())),
+        }
     }
 
     /// Where an object is served.
@@ -438,6 +443,18 @@ fn tls(identity: &data::Identity) -> Result<Arc<ServerConfig>, String> {
         .map_err(|error| format!("certificate and key do not match: {error}"))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// What a Status object says.
+fn refusal(status: &Value) -> Refusal {
+    let causes = status.get_path(["details", "causes"]).and_then(Value::as_list);
+    let first = causes.and_then(|causes| causes.first());
+    let field = first.and_then(|cause| cause.str_at(["field"])).unwrap_or_default();
+    Refusal {
+        reason: status.str_at(["reason"]).unwrap_or_default().to_owned(),
+        message: status.str_at(["message"]).unwrap_or("refused").to_owned(),
+        field: field.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -344,6 +344,17 @@ fn respelt(
     }
 }
 
+/// What to say of an object that is no suite: a policy, for example, that was given in the place of its suite.
+fn another_kind(document: &Document) -> Option<Diagnostic> {
+    let version = document.value().str_at(["apiVersion"])?;
+    let kind = document.value().str_at(["kind"])?;
+    (!version.starts_with("cli.kyverno.io/")).then(|| {
+        Diagnostic::error(format!("this is a {kind}, and not a suite of tests"))
+            .at(document.locate(&Path::root().join("kind")))
+            .hint("give the suite, such as kyverno-test.yaml, or a directory that has one")
+    })
+}
+
 impl TestFile {
     /// Reads a suite, and what is wrong with the letter case of its fields, which Go does not mind.
     ///
@@ -357,7 +368,9 @@ impl TestFile {
         let mut value = document.value().clone();
         let mut found = Vec::new();
         respelt(&mut value, &FIELDS, &Path::root(), &mut found);
-        let Ok(test) = from_value(&value) else { return Err(problem) };
+        let Ok(test) = from_value(&value) else {
+            return Err(another_kind(document).unwrap_or(problem));
+        };
         let places = document.places();
         let remark = |(path, name): (Path, &str)| {
             let message = format!("{path} is in another letter case");

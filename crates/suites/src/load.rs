@@ -14,7 +14,7 @@ use kiln_yaml::{Document, Reader};
 
 use crate::files::{Directory, Files};
 use crate::format::{Expectation, GivenFile, TestFile};
-use crate::mock_responses::MockResponses;
+use crate::mock_responses::{GlobalEntryError, MockResponses};
 
 /// A suite, ready to run.
 pub(crate) struct Loaded {
@@ -394,7 +394,7 @@ impl Reading<'_> {
             }
             let added = match seen.insert(entry.name.clone()) {
                 true => answers.global(&entry, objects),
-                false => Err("is there twice".to_owned()),
+                false => Err(GlobalEntryError::SameName),
             };
             if let Err(why) = added {
                 let message = format!("the global value {:?} {why}", entry.name.as_str());

@@ -11,6 +11,27 @@ use kiln_value::{Str, Value};
 
 use crate::format::{ApiCallResponse, GlobalEntry, Response};
 
+/// What is wrong with a value of the global context.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GlobalEntryError {
+    #[error("has no name")]
+    NoName,
+    #[error("is there twice")]
+    SameName,
+    #[error("has data that is not a map")]
+    DataWithoutFields,
+    #[error("has data and resources, and one is needed")]
+    DataAndResources,
+    #[error("has neither data nor resources")]
+    Nothing,
+    /// An expression that does not compile, or not work on the value.
+    #[error("{field} {text:?}: {why}")]
+    Evaluate { field: &'static str, text: String, why: String },
+    /// The same of a part of the value, which the engine names.
+    #[error("{0}")]
+    Project(String),
+}
+
 /// Recorded responses. Nothing else is called.
 #[derive(Debug, Default)]
 pub(crate) struct MockResponses {
@@ -44,21 +65,26 @@ impl MockResponses {
         &mut self,
         entry: &GlobalEntry,
         objects: Option<Vec<Value>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), GlobalEntryError> {
         if entry.name.trim().is_empty() {
-            return Err("has no name".into());
+            return Err(GlobalEntryError::NoName);
         }
         let root = match (&entry.data, objects) {
             (Some(data), None) if data.as_map().is_none() => {
-                return Err("has data that is not a map".into());
+                return Err(GlobalEntryError::DataWithoutFields);
             }
             (Some(data), None) => data.clone(),
             (None, Some(objects)) => Value::from(objects),
-            (Some(_), Some(_)) => return Err("has data and resources, and one is needed".into()),
-            (None, None) => return Err("has neither data nor resources".into()),
+            (Some(_), Some(_)) => return Err(GlobalEntryError::DataAndResources),
+            (None, None) => return Err(GlobalEntryError::Nothing),
         };
-        let compile = |field: &str, text: &str| {
-            Expression::compile(text).map_err(|error| format!("{field} {text:?}: {error}"))
+        let wrong = |field: &'static str, text: &str, why: String| GlobalEntryError::Evaluate {
+            field,
+            text: text.to_owned(),
+            why,
+        };
+        let compile = |field: &'static str, text: &str| {
+            Expression::compile(text).map_err(|error| wrong(field, text, error.to_string()))
         };
         let root = match entry.field_path.as_str() {
             "" => root,
@@ -68,15 +94,15 @@ impl MockResponses {
                     limits: JmesPathLimits::default(),
                 };
                 let found = compile("fieldPath", path)?.search(&root, &environment);
-                found.map_err(|error| format!("fieldPath {path:?}: {error}"))?
+                found.map_err(|error| wrong("fieldPath", path, error.to_string()))?
             }
         };
         let projections: Vec<(Str, Expression)> = entry
             .projections
             .iter()
             .map(|wanted| Ok((wanted.name.clone(), compile("projection", &wanted.path)?)))
-            .collect::<Result<_, String>>()?;
-        let mut held = CachedGlobal::of(root, &projections)?;
+            .collect::<Result<_, GlobalEntryError>>()?;
+        let mut held = CachedGlobal::of(root, &projections).map_err(GlobalEntryError::Project)?;
         if !held.projections.is_empty() {
             // Kyverno: by its name alone, such an entry is the map of its parts.
             let parts = held.projections.iter();

@@ -12,6 +12,7 @@
 //! | [`key`](Key) | one-word shared map keys and the table that interns them while reading |
 //! | [`number`](Number) | integers and floats, kept apart |
 //! | [`path`](Path) | a place inside a value, printed as users write it |
+//! | [`sharing`](shared_with) | values that keep what they have in common once, and what values take in memory |
 //! | [`json`] | JSON text in (with line and column), and out, also as Go prints it |
 //! | [`de`] | a serde `Deserializer` over values; type errors name the [`Path`] |
 //!
@@ -30,6 +31,7 @@ mod key;
 mod map;
 mod number;
 mod path;
+mod sharing;
 mod value;
 
 pub use de::{TypeError, from_value};
@@ -37,6 +39,7 @@ pub use key::{Key, KeyTable};
 pub use map::Map;
 pub use number::Number;
 pub use path::{Path, Segment, SegmentRef};
+pub use sharing::{memory, shared_with};
 pub use smol_str::SmolStr as Str;
 pub use value::{Blocked, List, Value};
 

@@ -232,6 +232,25 @@ impl Map {
         self.0.as_slice()
     }
 
+    /// Where its entries are in memory.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
+    /// How many bytes it takes, without what is in its keys and values.
+    pub(crate) fn spare_and_used(&self) -> usize {
+        let entry = size_of::<(Key, Value)>();
+        size_of::<Entries>()
+            + match &*self.0 {
+                Entries::Few(entries) => entries.capacity() * entry,
+                Entries::Many(indexed) => {
+                    size_of::<Indexed>()
+                        + indexed.entries.capacity() * entry
+                        + indexed.positions.capacity() * (size_of::<(Key, u32)>() + 1)
+                }
+            }
+    }
+
     /// Whether both are the same allocation (and so surely equal).
     pub fn ptr_eq(&self, other: &Map) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

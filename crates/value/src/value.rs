@@ -266,6 +266,11 @@ impl Value {
 }
 
 impl List {
+    /// How many bytes it takes, without what is in its elements.
+    pub(crate) fn spare_and_used(&self) -> usize {
+        size_of::<Vec<Value>>() + self.0.capacity() * size_of::<Value>()
+    }
+
     /// Whether both are the same allocation (and so surely equal).
     pub fn ptr_eq(&self, other: &List) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

@@ -39,8 +39,6 @@ impl Document {
         let text = DocumentText::Unwritten { name: name.into(), source: Arc::default() };
         Document { value, text, start: 0, options }
     }
-
-    /// The value.
     pub fn value(&self) -> &Value {
         &self.value
     }

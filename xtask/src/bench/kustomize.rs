@@ -226,6 +226,12 @@ fn workloads() -> Vec<(&'static str, Tree)> {
     ]
 }
 
+/// A kustomization of one Service, where starting counts for most; the directory to build.
+pub(super) fn write_one_service(directory: &Path) -> Result<PathBuf> {
+    Tree::new(&service(0), "").write(directory)?;
+    Ok(directory.join("root"))
+}
+
 /// Deployments, Services, ConfigMaps and ServiceAccounts, a quarter of each.
 pub(super) fn resources(count: usize) -> String {
     let mut text = String::new();

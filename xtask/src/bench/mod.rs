@@ -6,12 +6,14 @@
 
 mod charts;
 mod client;
+mod compare;
 mod kustomize;
 pub(crate) mod kyverno;
 mod kyverno_cli;
 mod kyverno_validate;
 mod libraries;
 mod live;
+mod plots;
 mod plugins;
 mod report;
 mod sandbox;
@@ -34,6 +36,12 @@ pub(crate) struct Args {
     /// Print the figures, but leave BENCHMARKS.md alone
     #[arg(long)]
     dry_run: bool,
+    /// Only draw the plots of docs/performance.md from BENCHMARKS.md
+    #[arg(long)]
+    plots: bool,
+    /// Count the instructions and allocations of Kiln's own workloads now and at this commit; writes nothing
+    #[arg(long, value_name = "REV")]
+    compare: Option<String>,
     #[command(flatten, next_help_heading = "Benches on a live control plane")]
     live: live::Options,
 }
@@ -42,6 +50,8 @@ pub(crate) struct Args {
 struct Bench {
     name: &'static str,
     about: &'static str,
+    /// Rows, and what limits Kiln in them now.
+    limits: &'static [(&'static str, &'static str)],
     measure: fn(&mut Report, &Args) -> Result<()>,
 }
 
@@ -57,11 +67,33 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "yaml",
         about: "Reading and printing a file of 10,000 resources, and what the values cost in memory.",
+        limits: &[
+            (
+                "reading",
+                "the scanner, which decides at each character what it is (45 % of the instructions), then one allocation for each map, list and long text",
+            ),
+            (
+                "printing",
+                "looking at each text for characters that need quotes (half of the instructions)",
+            ),
+            ("holding", "32 bytes for each entry of a map, and two allocations for each map"),
+            ("cloning", "counting one more holder"),
+        ],
         measure: |report, args| libraries::measure(&[Rust("libraries", "yaml")], report, args.runs),
     },
     Bench {
         name: "patch",
         about: "Many small patches, and small patches on a large object.",
+        limits: &[
+            (
+                "patches on an object of its own each",
+                "copying the maps on the way from the root to the place that changes",
+            ),
+            (
+                "small patches on a large object",
+                "the same, so that the size of the object does not matter",
+            ),
+        ],
         measure: |report, args| {
             libraries::measure(&[Rust("libraries", "patch")], report, args.runs)
         },
@@ -69,6 +101,13 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "jmespath",
         about: "JMESPath expressions and variable substitution.",
+        limits: &[
+            (
+                "fields",
+                "comparing keys one after the other (a fifth of the instructions), and the budget that each step pays",
+            ),
+            ("projections", "two allocations for each list that an expression makes"),
+        ],
         measure: |report, args| {
             libraries::measure(&[Rust("libraries", "jmespath")], report, args.runs)
         },
@@ -77,6 +116,13 @@ const BENCHES: &[Bench] = &[
         name: "cel",
         about: "CEL expressions on a Pod, and what compiling them costs: parsing, type checking and planning, of which \
                 `cel` only parses.",
+        limits: &[
+            (
+                "expressions on a Pod",
+                "comparing keys of maps, and setting up the evaluation (its variables and its budget)",
+            ),
+            ("compiling", "allocations for nodes and types (a quarter of the instructions)"),
+        ],
         measure: |report, args| {
             libraries::measure(&[Rust("cel", "kiln-bench-cel"), Go("cel-go")], report, args.runs)
         },
@@ -85,6 +131,17 @@ const BENCHES: &[Bench] = &[
         name: "kubemod",
         about: "Many ModRules on one Deployment, of which one in ten patches it, and templates of values beside Go's own \
                 text/template with sprig, which renders the same bytes.",
+        limits: &[
+            (
+                "many ModRules on one Deployment",
+                "the patches: rules that cannot match are not asked, and each that does copies the maps that it changes and reads its value as YAML",
+            ),
+            ("loading", "reading YAML, then compiling each rule's own expressions"),
+            (
+                "templates",
+                "allocations for texts and for the record of which parts of a text came from data",
+            ),
+        ],
         measure: |report, args| {
             report.note(
                 "KubeMod's own rule store is missing: Go's module proxy does not serve github.com/kubemod/kubemod",
@@ -96,69 +153,121 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "kustomize",
         about: "`kiln build` beside `kustomize build`, whose outputs were the same bytes for every tree.",
+        limits: &[
+            (
+                "one Service",
+                "the loader's relocations and the tables of kustomize's default fields; the command line needs the options of one command only",
+            ),
+            ("many resources", "the scanner and the printer of YAML, on one thread"),
+        ],
         measure: |report, args| kustomize::measure(report, args.runs),
     },
     Bench {
         name: "charts",
         about: "`helmCharts` in `kiln build --enable-helm` beside `kustomize build --enable-helm` with the helm program, whose \
                 outputs were the same bytes for every tree.",
+        limits: &[("all workloads", "reading the package and rendering templates, on one thread")],
         measure: |report, args| charts::measure(report, args.runs),
     },
     Bench {
         name: "plugins",
         about: "Programs as transformers, in `kiln build` and in `kustomize build`, with the same bytes as the result. Kiln keeps \
                 them from files outside of their kustomization; *unconfined* it does not, as kustomize never does.",
+        limits: &[(
+            "all workloads",
+            "starting the programs; keeping them from files adds a third to a half to that",
+        )],
         measure: |report, args| plugins::measure(report, args.runs),
     },
     Bench {
         name: "kyverno-cli",
         about: "`kiln apply` beside `kyverno apply`, as whole processes on the same files, with the same verdicts. The large \
                 workloads run once.",
+        limits: &[
+            ("cold start", "see the build of one Service"),
+            (
+                "10,000 Namespaces",
+                "one thread: reading, evaluating and printing follow one another",
+            ),
+        ],
         measure: |report, args| kyverno_cli::measure(report, args.runs),
     },
     Bench {
         name: "kyverno-validate",
         about: "`kiln apply` beside `kyverno apply` with policies that check, as whole processes on the same files.",
+        limits: &[],
         measure: |report, args| kyverno_validate::measure(report, args.runs),
     },
     Bench {
         name: "sandbox",
         about: "`kiln up` beside etcd, kube-apiserver and kube-controller-manager, over TLS, with one client at a time.",
+        limits: &[
+            ("start", "making certificates and the objects of a fresh cluster"),
+            ("creates and gets", "the client, one request at a time"),
+            ("lists", "writing each object as JSON for each list"),
+            (
+                "watches",
+                "waking each watch, its TLS record and its system call; the text of an event is written once for all",
+            ),
+        ],
         measure: |report, args| sandbox::measure(report, args.runs),
     },
     Bench {
         name: "live-generation",
         about: "`kiln run` beside Kyverno's admission and background controllers on a real control plane: objects for \
                 Namespaces that are there, a source that changes, and triggers that change in nothing.",
+        limits: &[(
+            "all workloads",
+            "the API server and etcd: Kiln's own processor time is a third of a millisecond for each object",
+        )],
         measure: |report, args| live::generation(report, &args.live),
     },
     Bench {
         name: "live-admission",
         about: "`kiln run` beside Kyverno's controllers: how long the webhook itself takes to answer AdmissionReviews \
                 for ConfigMaps over kept TLS connections, with mutate rules of which a few apply, and memory.",
+        limits: &[
+            (
+                "one stream",
+                "a round trip over TLS; the figures with 1,000 policies are from when each rule was asked, and an index now gives the three that may apply",
+            ),
+            (
+                "many streams",
+                "the processors, which are shared with the API server and with the client that measures",
+            ),
+        ],
         measure: |report, args| live::admission(report, &args.live),
     },
     Bench {
         name: "live-checks",
         about: "`kiln run` beside Kyverno's controllers: how long the webhook takes to answer for Pods that 17 Pod Security \
                 policies of the policy library check, in an open loop at fixed rates, and how many it can answer.",
+        limits: &[],
         measure: |report, args| live::checks(report, &args.live),
     },
     Bench {
         name: "live-scan",
         about: "`kiln run` beside Kyverno's controllers with its reports controller: the scan of Pods that are there with 17 Pod \
                 Security policies, and what reports cost when Pods change.",
+        limits: &[],
         measure: |report, args| live::scan(report, &args.live),
     },
     Bench {
         name: "live-large",
         about: "Generation for many Namespaces that are there, as in *live-generation*.",
+        limits: &[("all workloads", "the API server and etcd, as in *live-generation*")],
         measure: |report, args| live::large(report, &args.live),
     },
 ];
 
 /// Runs the benches and writes their sections.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.plots {
+        return plots::draw();
+    }
+    if let Some(revision) = &args.compare {
+        return compare::run(revision, args.name.as_deref());
+    }
     let chosen: Vec<&Bench> = BENCHES
         .iter()
         .filter(|bench| args.name.as_ref().is_none_or(|name| bench.is_called(name)))
@@ -170,11 +279,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for bench in chosen {
         eprintln!("== bench {}", bench.name);
         let mut report = Report::new(bench.name, bench.about, args.runs);
+        report.limits(bench.limits);
         (bench.measure)(&mut report, args)?;
         let section = report.to_markdown();
         eprintln!("\n{section}");
         if !args.dry_run {
             report::write_section(bench.name, &section)?;
+            plots::draw()?;
         }
     }
     Ok(())

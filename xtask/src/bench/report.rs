@@ -20,6 +20,7 @@ pub(crate) struct Report {
     series: Vec<Series>,
     goals: Vec<Goal>,
     notes: Vec<String>,
+    limits: &'static [(&'static str, &'static str)],
 }
 
 /// How many times less Kiln is to need.
@@ -47,7 +48,13 @@ impl Report {
             series: Vec::new(),
             goals: Vec::new(),
             notes: Vec::new(),
+            limits: &[],
         }
+    }
+
+    /// Says of rows what limits Kiln in them.
+    pub(crate) fn limits(&mut self, limits: &'static [(&'static str, &'static str)]) {
+        self.limits = limits;
     }
 
     /// Names a contender and its version.
@@ -167,6 +174,12 @@ impl Report {
                 let _ = writeln!(text, "| {workload} | {} | {shown} | | | |{rest}", ours.measure);
             }
         }
+        if !self.limits.is_empty() {
+            text.push_str("\nWhat limits Kiln now:\n\n");
+        }
+        for (rows, limit) in self.limits {
+            let _ = writeln!(text, "- {rows}: {limit}.");
+        }
         for note in &self.notes {
             let _ = writeln!(text, "\nNote: {note}.");
         }
@@ -264,7 +277,9 @@ mod tests {
             report.figure("read", "time", "kiln", figure);
             report.figure("read", "time", "other", figure * 10.0);
         }
+        report.limits(&[("reading", "the scanner")]);
         let text = report.to_markdown();
+        assert!(text.ends_with("\nWhat limits Kiln now:\n\n- reading: the scanner.\n"), "{text}");
         assert!(text.contains("| read | time | 2.00 ms | other | 20.00 ms | 10.00 |"), "{text}");
     }
 

@@ -4,6 +4,7 @@
 //! small as it can be while they still differ, and printed with both results.
 
 mod apiserver;
+mod convert;
 mod dice;
 mod kustomize;
 mod kyverno;
@@ -48,6 +49,8 @@ enum Original {
     KyvernoPatterns,
     /// Policies that check
     KyvernoValidate,
+    /// Converted policies, and the figures of conversions
+    Convert,
 }
 
 pub(crate) fn run(args: &Args) -> Result<bool> {
@@ -57,6 +60,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         Original::Kyverno => kyverno::run(args.kiln.clone(), args.cases, args.seed, args.show),
         Original::KyvernoPatterns => patterns::run(args.cases, args.seed, args.show),
         Original::KyvernoValidate => validate::run(args),
+        Original::Convert => convert::run(args),
     }
 }
 

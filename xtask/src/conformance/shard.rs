@@ -38,6 +38,22 @@ metadata: {name: kind-control-plane, labels: {foo: empty}}
 spec: {taints: [{key: kiln.dev/no-pods, effect: NoSchedule}]}
 ";
 
+/// A kind of Kyverno's own bookkeeping, which tests ask for to see that there are none.
+const EPHEMERAL_REPORTS: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ephemeralreports.reports.kyverno.io}
+spec:
+  group: reports.kyverno.io
+  names: {kind: EphemeralReport, listKind: EphemeralReportList, plural: ephemeralreports, singular: ephemeralreport, shortNames: [ephr]}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
 /// A policy that an engine refuses.
 const REFUSED: &str = "
 apiVersion: kyverno.io/v2
@@ -129,6 +145,7 @@ impl Shard {
             "--exceptions=*",
         ]))?;
         self.cluster.apply(&manifests)?;
+        self.cluster.apply(EPHEMERAL_REPORTS)?;
         self.cluster.apply(NODE)?;
         self.cluster.apply(WORKLOAD)?;
         let status = r#"{"status": {"capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}"#;

@@ -3,6 +3,7 @@
 //! ```text
 //! formatting ─▶ build and lints ─┬─▶ the README's main command (a release build)
 //!                                ├─▶ tests, program by program ─▶ documentation tests
+//!                                ├─▶ stories in a browser
 //! servers (Go, beside the build) ┴─▶ live tests ─▶ conformance
 //!   └─▶ runner of the suites (Go) ───────────────────┘
 //! ```
@@ -35,8 +36,9 @@ const DOCUMENTATION: &str = "documentation tests";
 const LIVE: &str = "live tests";
 const SUITE_RUNNER: &str = "runner of the suites, beside the tests";
 const CONFORMANCE: &str = "conformance, a chosen part";
+const STORIES: &str = "stories in a browser";
 const MAIN_COMMAND: &str = "the README's main command";
-const STAGES: [&str; 9] = [
+const STAGES: [&str; 10] = [
     FORMATTING,
     BUILD,
     SERVERS,
@@ -45,6 +47,7 @@ const STAGES: [&str; 9] = [
     DOCUMENTATION,
     LIVE,
     CONFORMANCE,
+    STORIES,
     MAIN_COMMAND,
 ];
 
@@ -86,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
             }
             drop(runner_built);
         });
-        let need_it = [BUILD, TESTS, LIVE, CONFORMANCE, DOCUMENTATION];
+        let need_it = [BUILD, TESTS, LIVE, CONFORMANCE, DOCUMENTATION, STORIES];
         if need_it.into_iter().any(|stage| run.wants(stage)) {
             match build::build(run) {
                 // Nothing can run: the sum tells of the build.
@@ -95,6 +98,11 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
                     let (live, others): (Vec<Program>, Vec<Program>) =
                         built.programs.into_iter().partition(Program::is_live);
                     let kiln = built.kiln;
+                    let shown = kiln.clone();
+                    scope.spawn(move || {
+                        let stories = ["web", "--stories", "--kiln", &shown];
+                        run.stage(STORIES, || run.xtask(TEST_PRIORITY, &stories));
+                    });
                     scope.spawn(move || {
                         let _ = servers.recv();
                         run.stage(LIVE, || programs::run(LIVE_PRIORITY, &live));

@@ -6,6 +6,7 @@ mod modrules;
 mod native;
 mod policies;
 mod reviews;
+mod shadows;
 mod validation;
 mod webhooks;
 

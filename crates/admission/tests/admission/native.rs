@@ -55,7 +55,7 @@ fn possible(policy: &str, exceptions: &str) -> NativePolicy {
 #[track_caller]
 fn impossible(policy: &str, exceptions: &str) -> String {
     match form(policy, exceptions) {
-        NativeForm::Impossible(why) => why,
+        NativeForm::Impossible(why) => why.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -168,7 +168,6 @@ fn what_the_api_server_would_judge_otherwise_is_not_generated() {
         ),
     ] {
         let found = impossible(&policy, "");
-        assert!(found.starts_with("skip generating ValidatingAdmissionPolicy: "), "{found}");
         assert!(found.contains(why), "{found} instead of {why}");
     }
 }

@@ -38,16 +38,14 @@ pub(crate) fn options() -> WriteOptions {
     }
 }
 
-/// Creates an object if the server does not have it.
-pub(crate) fn ensure(server: &Server, object: Value) {
-    let Some(target) = collection_of(server, &object) else { return };
+/// Creates an object if the server does not have it; whether it did.
+pub(crate) fn ensure(server: &Server, object: Value) -> bool {
+    let Some(target) = collection_of(server, &object) else { return false };
     let name = object.str_at(["metadata", "name"]).unwrap_or_default();
     let is_known =
         server.read().store.get(&ServerState::key(&target), &target.namespace, name).is_some();
-    if !is_known {
-        // Another client may have been faster.
-        let _ = create(server, object);
-    }
+    // Another client may have been faster.
+    !is_known && create(server, object)
 }
 
 /// Creates an object as a controller does; false if it is refused.
@@ -89,10 +87,8 @@ pub(crate) fn accounts(server: &Server) -> bool {
             .filter(|name| !is_furnished(server, &state, name))
             .collect()
     };
-    for namespace in &missing {
-        furnish(server, namespace);
-    }
-    !missing.is_empty()
+    // What a webhook refuses is tried again at the next settling: nothing is different before.
+    missing.iter().fold(false, |busy, namespace| furnish(server, namespace) | busy)
 }
 
 /// The name of the account that pods have if they name none.
@@ -110,18 +106,18 @@ fn is_furnished(server: &Server, state: &ServerState, namespace: &str) -> bool {
 
 /// Gives a namespace what every namespace has. Kubernetes does so a moment after a namespace is answered for, and
 /// pods that come in that moment are refused; here no client has to wait.
-pub(crate) fn furnish(server: &Server, namespace: &str) {
-    ensure(
+pub(crate) fn furnish(server: &Server, namespace: &str) -> bool {
+    let account = ensure(
         server,
         value!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT, "namespace": namespace}}),
     );
-    if !server.settings.ca.is_empty() {
-        ensure(
+    let authority = !server.settings.ca.is_empty()
+        && ensure(
             server,
             value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": AUTHORITY, "namespace": namespace},
                 "data": {"ca.crt": (server.settings.ca.as_str())}}),
         );
-    }
+    account | authority
 }
 
 /// Does what is to be done, until nothing is left to do.

@@ -4,11 +4,9 @@ pub(crate) mod field_selector;
 pub(crate) mod table;
 pub(crate) mod watch;
 
-use std::collections::BTreeMap;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use kiln_object::Selector;
+use kiln_object::{NamespacedName, Selector};
 use kiln_value::{Map, Str, Value, json, value};
 
 use crate::request::media::{self, ResponseForm};
@@ -16,7 +14,7 @@ use crate::request::paths::RequestTarget;
 use crate::request::{Parameters, Response};
 use crate::server::{Server, ServerCall, ServerState};
 use crate::status::{FieldProblem, RequestFailure};
-use crate::storage::NamespacedName;
+use crate::storage::{VersionText, text_of};
 use crate::types::convert::from_storage;
 use crate::write::scale;
 use field_selector::FieldSelector;
@@ -159,6 +157,8 @@ impl Resume {
 /// Objects as they are read.
 pub(crate) struct Page {
     pub(crate) objects: Vec<Value>,
+    /// The texts of the objects, where they are listed as they are stored now.
+    texts: Vec<Option<VersionText>>,
     pub(crate) revision: u64,
     pub(crate) resume: Option<String>,
     pub(crate) remaining: Option<usize>,
@@ -192,41 +192,41 @@ pub(crate) fn page(server: &Server, call: &ServerCall<'_>) -> Result<Page, Reque
     let limit = call.parameters.number("limit")?;
     let limit = limit.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
     let table = state.store.table(&ServerState::key(&call.target));
-    let mut page = Page { objects: Vec::new(), revision: at, resume: None, remaining: None };
+    let mut page = Page {
+        objects: Vec::new(),
+        texts: Vec::new(),
+        revision: at,
+        resume: None,
+        remaining: None,
+    };
     let Some(table) = table else { return Ok(page) };
     let namespace = call.target.namespace.as_str();
     let after = resume.as_ref().map(|resume| &resume.after);
     if at == now {
-        collect(table.range(namespace, after), &call.target, &filter, limit, &mut page);
+        let now = table.range_of_texts(namespace, after);
+        let now = now.map(|(place, object, text)| (place, object, Some(text)));
+        collect(now, &call.target, &filter, limit, &mut page);
     } else {
         let Some(past) = table.at(at) else { return Err(gone(resume.as_ref(), now)) };
-        let inside = past_range(&past, namespace, after);
+        let inside = past.range((!namespace.is_empty()).then_some(namespace), after);
+        let inside = inside.map(|(place, object)| (place, object, None));
         collect(inside, &call.target, &filter, limit, &mut page);
     }
     Ok(page)
 }
 
-fn past_range<'p>(
-    past: &'p BTreeMap<NamespacedName, Value>,
-    namespace: &'p str,
-    after: Option<&'p NamespacedName>,
-) -> impl Iterator<Item = (&'p NamespacedName, &'p Value)> {
-    past.iter()
-        .filter(move |(place, _)| namespace.is_empty() || place.0 == namespace)
-        .filter(move |(place, _)| after.is_none_or(|after| *place > after))
-}
-
 fn collect<'p>(
-    objects: impl Iterator<Item = (&'p NamespacedName, &'p Value)>,
+    objects: impl Iterator<Item = (&'p NamespacedName, &'p Value, Option<&'p VersionText>)>,
     target: &RequestTarget,
     filter: &Filter,
     limit: Option<usize>,
     page: &mut Page,
 ) {
+    // `ObjectMap::page` would do, but a list without selectors also says how many objects remain.
     let mut last = None;
     let mut more = 0;
-    for (place, object) in objects {
-        let object = from_storage(object, &target.kind);
+    for (place, stored, text) in objects {
+        let object = from_storage(stored, &target.kind);
         if !filter.matches(&object) {
             continue;
         }
@@ -238,6 +238,7 @@ fn collect<'p>(
             }
             continue;
         }
+        page.texts.push(text.filter(|_| object.same(stored)).cloned());
         page.objects.push(object);
         last = Some(place.clone());
     }
@@ -317,17 +318,58 @@ pub(crate) fn list(server: &Server, call: &ServerCall<'_>) -> Result<Response, R
                 // Kubernetes: lists of custom objects always say whether they go on.
                 metadata.insert("continue", "");
             }
-            let items = page.objects.into_iter().map(|mut item| {
-                if !custom && let Some(map) = item.as_map_mut() {
-                    map.remove("kind");
-                    map.remove("apiVersion");
-                }
-                item
-            });
-            listing(&kind.list_kind(), &call.target.api_version(), metadata, items.collect())
+            let list = listing(&kind.list_kind(), &call.target.api_version(), metadata, Vec::new());
+            return Ok(Response::bytes(200, "application/json", list_text(&list, &page, custom)));
         }
     };
     Ok(Response::json(200, &list))
+}
+
+/// A list as JSON, its items in the texts that all lists and watches share: writing each object for each list took most of
+/// its time.
+fn list_text(list: &Value, page: &Page, with_kinds: bool) -> Vec<u8> {
+    let mut body = json::to_string(list).into_bytes();
+    // The items are last, and there is none yet.
+    body.truncate(body.len() - "]}".len());
+    for (at, (object, text)) in page.objects.iter().zip(&page.texts).enumerate() {
+        if at > 0 {
+            body.push(b',');
+        }
+        let shared = text.as_ref().map(|text| text_of(text, object));
+        let item = match (shared, with_kinds) {
+            (Some(text), true) => Some(text),
+            (Some(text), false) => without_kind(text, object),
+            (None, _) => None,
+        };
+        match item {
+            Some(rest) if !with_kinds => {
+                body.push(b'{');
+                body.extend_from_slice(rest.as_bytes());
+            }
+            Some(text) => body.extend_from_slice(text.as_bytes()),
+            None => {
+                let mut item = object.clone();
+                if !with_kinds && let Some(map) = item.as_map_mut() {
+                    map.remove("kind");
+                    map.remove("apiVersion");
+                }
+                body.extend_from_slice(json::to_string(&item).as_bytes());
+            }
+        }
+    }
+    body.extend_from_slice(b"]}\n");
+    body
+}
+
+/// The text of an object behind its kind and version, if they come first: lists of built-in kinds leave them out.
+fn without_kind<'t>(text: &'t str, object: &Value) -> Option<&'t str> {
+    let [(first, one), (second, other), _, ..] = object.as_map()?.as_slice() else { return None };
+    if !matches!((first.as_str(), second.as_str()), ("kind", "apiVersion") | ("apiVersion", "kind"))
+    {
+        return None;
+    }
+    let pair = |key: &str, value: &Value| format!("\"{key}\":{},", json::to_string(value));
+    text.strip_prefix('{')?.strip_prefix(&pair(first, one))?.strip_prefix(&pair(second, other))
 }
 
 /// A list of objects.

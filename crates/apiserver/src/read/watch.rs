@@ -3,8 +3,6 @@
 //! A watch holds no queue: it remembers how far it came, and reads the log from there whenever it is
 //! asked. A client that is too slow for the log gets an error to list again.
 
-use std::fmt::Write as _;
-
 use kiln_object::Change;
 use kiln_value::{Map, Value, json, value};
 
@@ -14,7 +12,7 @@ use crate::request::media::{self, ResponseForm};
 use crate::request::paths::RequestTarget;
 use crate::server::{Server, ServerCall, ServerState};
 use crate::status::RequestFailure;
-use crate::storage::StorageEvent;
+use crate::storage::{StorageEvent, text_of};
 use crate::types::convert::from_storage;
 use crate::types::{decode, types};
 
@@ -186,10 +184,11 @@ impl Watch {
         let stored_version =
             event.object.str_at(["apiVersion"]) == Some(self.target.api_version().as_str());
         if self.filter.is_everything() && self.form == ResponseForm::Object && stored_version {
-            let text = event.text.get_or_init(|| json::to_string(&event.object).into());
-            let mut line = String::with_capacity(text.len() + 40);
-            let _ = writeln!(line, "{{\"type\":\"{}\",\"object\":{text}}}", event.change.as_str());
-            self.first.extend_from_slice(line.as_bytes());
+            let text = text_of(&event.text, &event.object);
+            let change = event.change.as_str();
+            for part in ["{\"type\":\"", change, "\",\"object\":", text, "}\n"] {
+                self.first.extend_from_slice(part.as_bytes());
+            }
             return;
         }
         let object = from_storage(&event.object, &self.target.kind);

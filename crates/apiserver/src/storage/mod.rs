@@ -5,12 +5,11 @@
 
 pub(crate) mod object_size;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::Bound;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
-use kiln_object::Change;
-use kiln_value::{Map, Str, Value};
+use kiln_object::{Change, NamespacedName, ObjectMap, namespaced_name};
+use kiln_value::{Map, Str, Value, json};
 
 use crate::storage::object_size::{HEAVIEST, weight};
 
@@ -35,7 +34,26 @@ impl TableKey {
     }
 }
 
-pub(crate) type NamespacedName = (Str, Str);
+/// One version of an object as JSON, written when it is first asked for and then the same for all lists and watches.
+pub(crate) type VersionText = Arc<OnceLock<Arc<str>>>;
+
+/// The text of a version of an object.
+pub(crate) fn text_of<'t>(text: &'t VersionText, object: &Value) -> &'t str {
+    text.get_or_init(|| json::to_string(object).into())
+}
+
+/// An object as it is now.
+#[derive(Clone, Debug)]
+struct StoredObject {
+    value: Value,
+    text: VersionText,
+}
+
+impl StoredObject {
+    fn new(value: Value) -> Self {
+        StoredObject { value, text: VersionText::default() }
+    }
+}
 
 /// Something that happened to an object.
 #[derive(Debug)]
@@ -47,8 +65,8 @@ pub(crate) struct StorageEvent {
     pub(crate) old: Option<Value>,
     /// The object after; for a deleted one its last state, with the revision of its end.
     pub(crate) object: Value,
-    /// The object as JSON, written once for all who watch.
-    pub(crate) text: OnceLock<Arc<str>>,
+    /// The object as JSON.
+    pub(crate) text: VersionText,
     /// About how much memory it takes.
     bytes: usize,
 }
@@ -59,17 +77,18 @@ impl StorageEvent {
         change: Change,
         place: NamespacedName,
         old: Option<Value>,
-        object: Value,
+        object: StoredObject,
     ) -> Self {
+        let StoredObject { value: object, text } = object;
         // As values and as text.
         let bytes = 3 * weight(&object, HEAVIEST) + 200;
-        StorageEvent { revision, change, place, old, object, text: OnceLock::new(), bytes }
+        StorageEvent { revision, change, place, old, object, text, bytes }
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    objects: BTreeMap<NamespacedName, Value>,
+    objects: ObjectMap<StoredObject>,
     log: VecDeque<Arc<StorageEvent>>,
     log_bytes: usize,
     /// Everything up to here may be forgotten.
@@ -83,7 +102,7 @@ impl Table {
     }
 
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.get(&(Str::new(namespace), Str::new(name)))
+        self.objects.get(namespace, name).map(|object| &object.value)
     }
 
     /// Objects of a namespace, or of all, behind a place.
@@ -92,23 +111,28 @@ impl Table {
         namespace: &'t str,
         after: Option<&NamespacedName>,
     ) -> impl Iterator<Item = (&'t NamespacedName, &'t Value)> {
-        let start = match after {
-            Some(after) => Bound::Excluded(after.clone()),
-            None if namespace.is_empty() => Bound::Unbounded,
-            None => Bound::Included((Str::new(namespace), Str::default())),
-        };
-        self.objects
-            .range((start, Bound::Unbounded))
-            .take_while(move |((at, _), _)| namespace.is_empty() || at == namespace)
+        self.range_of_texts(namespace, after).map(|(place, object, _)| (place, object))
+    }
+
+    /// The same with their texts.
+    pub(crate) fn range_of_texts<'t>(
+        &'t self,
+        namespace: &'t str,
+        after: Option<&NamespacedName>,
+    ) -> impl Iterator<Item = (&'t NamespacedName, &'t Value, &'t VersionText)> {
+        let objects = self.objects.range((!namespace.is_empty()).then_some(namespace), after);
+        objects.map(|(place, object)| (place, &object.value, &object.text))
     }
 
     /// The objects as they were at a revision; none when that is forgotten.
-    pub(crate) fn at(&self, revision: u64) -> Option<BTreeMap<NamespacedName, Value>> {
+    pub(crate) fn at(&self, revision: u64) -> Option<ObjectMap> {
         if revision < self.forgotten {
             return None;
         }
         // Backwards from now: reads of the past are recent ones, and values are shared, so that this copies pointers.
-        let mut objects = self.objects.clone();
+        let now = self.objects.range(None, None);
+        let mut objects: ObjectMap =
+            now.map(|(place, object)| (place.clone(), object.value.clone())).collect();
         for event in self.log.iter().rev().take_while(|event| event.revision > revision) {
             match &event.old {
                 Some(old) => objects.insert(event.place.clone(), old.clone()),
@@ -149,7 +173,8 @@ impl Table {
 /// All objects.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    tables: HashMap<TableKey, Table>,
+    /// In one order: what controllers do with several kinds is the same in every process.
+    tables: BTreeMap<TableKey, Table>,
     revision: u64,
     /// What was written since the last call, for the host that keeps it on disk.
     pub(crate) journal: Option<Vec<Record>>,
@@ -192,11 +217,12 @@ impl Store {
         self.revision += 1;
         let revision = self.revision;
         set_version(&mut object, revision);
-        let place = place(&object);
+        let place = namespaced_name(&object);
         let table = self.tables.entry(key.clone()).or_default();
-        let old = table.objects.insert(place.clone(), object.clone());
+        let stored = StoredObject::new(object.clone());
+        let old = table.objects.insert(place.clone(), stored.clone()).map(|old| old.value);
         let change = if old.is_some() { Change::Modified } else { Change::Added };
-        table.note(StorageEvent::new(revision, change, place, old, object.clone()));
+        table.note(StorageEvent::new(revision, change, place, old, stored));
         self.write_down(key, &object, true);
         object
     }
@@ -205,12 +231,13 @@ impl Store {
     pub(crate) fn remove(&mut self, key: &TableKey, namespace: &str, name: &str) -> Option<Value> {
         let table = self.tables.get_mut(key)?;
         let place = (Str::new(namespace), Str::new(name));
-        let old = table.objects.remove(&place)?;
+        let old = table.objects.remove(&place)?.value;
         self.revision += 1;
         let revision = self.revision;
         let mut object = old.clone();
         set_version(&mut object, revision);
-        table.note(StorageEvent::new(revision, Change::Deleted, place, Some(old), object.clone()));
+        let gone = StoredObject::new(object.clone());
+        table.note(StorageEvent::new(revision, Change::Deleted, place, Some(old), gone));
         self.write_down(key, &object, false);
         Some(object)
     }
@@ -218,7 +245,7 @@ impl Store {
     fn write_down(&mut self, key: &TableKey, object: &Value, stays: bool) {
         let revision = self.revision;
         if let Some(journal) = &mut self.journal {
-            let (namespace, name) = place(object);
+            let (namespace, name) = namespaced_name(object);
             journal.push(Record {
                 group: key.group.clone(),
                 plural: key.plural.clone(),
@@ -236,7 +263,7 @@ impl Store {
             self.tables.entry(TableKey { group: record.group, plural: record.plural }).or_default();
         let place = (record.namespace, record.name);
         match record.object {
-            Some(object) => table.objects.insert(place, object),
+            Some(object) => table.objects.insert(place, StoredObject::new(object)),
             None => table.objects.remove(&place),
         };
         self.revision = self.revision.max(record.revision);
@@ -278,11 +305,6 @@ fn set_version(object: &mut Value, revision: u64) {
     }
 }
 
-fn place(object: &Value) -> NamespacedName {
-    let text = |field: &str| Str::new(object.str_at(["metadata", field]).unwrap_or_default());
-    (text("namespace"), text("name"))
-}
-
 #[cfg(test)]
 mod tests {
     use kiln_value::value;
@@ -313,6 +335,23 @@ mod tests {
         assert!(store.table(&key).unwrap().at(2).is_none());
         assert!(store.table(&key).unwrap().since(2, 10).is_none());
         assert_eq!(store.table(&key).unwrap().since(3, 10).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_version_is_written_once_for_all_lists_and_watches() {
+        let key = TableKey::new("", "configmaps");
+        let mut store = Store::default();
+        for data in ["1", "2"] {
+            store.put(&key, value!({"metadata": {"name": "x", "namespace": "a"}, "data": data}));
+        }
+        let table = store.table(&key).unwrap();
+        let (_, object, text) = table.range_of_texts("", None).next().unwrap();
+        let listed = text_of(text, object);
+        assert_eq!(listed, json::to_string(object));
+        let events = table.since(0, 10).unwrap();
+        let watched = text_of(&events[1].text, &events[1].object);
+        assert!(std::ptr::eq(listed, watched), "one text for both");
+        assert_ne!(text_of(&events[0].text, &events[0].object), listed);
     }
 
     #[test]

@@ -96,6 +96,20 @@ pub(super) fn select_optional(value: &Val, name: &str) -> Result<Val, EvalFailur
     found.map_or(Ok(Val::none()), Val::some)
 }
 
+/// The same, of a part that is looked at where it is.
+pub(super) fn optional_part<'v>(
+    part: MapPart<'v>,
+    name: &str,
+) -> Result<Option<MapPart<'v>>, EvalFailure> {
+    match part {
+        MapPart::Json(Value::Map(map)) => Ok(map.get(name).map(MapPart::Json)),
+        MapPart::Val(Val::Map(map)) => Ok(map.part(name)),
+        MapPart::Val(Val::Struct(message)) => Ok(message.get(name).map(MapPart::Val)),
+        MapPart::Json(Value::List(_)) | MapPart::Val(Val::List(_)) => Err(no_such_overload()),
+        _ => Ok(None),
+    }
+}
+
 /// `has(value.field)`.
 pub(super) fn has(value: &Val, name: &str) -> Result<bool, EvalFailure> {
     match value {

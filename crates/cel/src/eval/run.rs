@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::env::Overload;
 use crate::error::{EvalFailure, failure, no_such_overload};
 use crate::syntax::ast::{LogicOp, UnaryOp};
-use crate::value::{MapBuilder, MapKey};
+use crate::value::{MapBuilder, MapKey, MapPart, deeper};
 use crate::{Span, Val};
 
 /// One program under way.
@@ -27,6 +27,9 @@ pub(super) enum Local {
 }
 
 pub(super) type EvalResult = Result<Val, EvalFailure>;
+
+/// Steps of a chain, each with where it was written.
+type Steps<'c> = &'c [(ChainStep, Span)];
 
 impl<'r, 'h> EvalRun<'r, 'h> {
     pub(super) fn new(session: &'r mut Session<'h>, program: &'r CompiledProgram) -> Self {
@@ -98,10 +101,48 @@ impl<'r, 'h> EvalRun<'r, 'h> {
     #[inline(never)]
     fn chain(&mut self, chain: &Chain) -> EvalResult {
         let mut value = self.eval(&chain.base)?;
-        for (step, span) in &chain.steps {
+        let mut steps = chain.steps.as_slice();
+        while let [(step, span), rest @ ..] = steps {
+            if let ChainStep::OptionalField(_) = step {
+                (value, steps) = self.optional_path(&value, steps)?;
+                continue;
+            }
             value = self.step(value, step).map_err(|error| error.at(*span))?;
+            steps = rest;
         }
         Ok(value)
+    }
+
+    /// `value.?first.?second`, and `orValue` behind it: what is on the way is neither copied nor put into an optional of
+    /// its own, which would be an allocation for each field. Gives the steps that are left.
+    fn optional_path<'c>(
+        &mut self,
+        value: &Val,
+        steps: Steps<'c>,
+    ) -> Result<(Val, Steps<'c>), EvalFailure> {
+        let mut part = match value {
+            Val::Optional(None) => None,
+            Val::Optional(Some(nested)) => Some(MapPart::Val(&nested.value)),
+            value => Some(MapPart::Val(value)),
+        };
+        let mut rest = steps;
+        while let [(ChainStep::OptionalField(name), span), after @ ..] = rest {
+            rest = after;
+            self.charge(1).map_err(|error| error.at(*span))?;
+            let Some(whole) = part else { continue };
+            part = access::optional_part(whole, name).map_err(|error| error.at(*span))?;
+            if let Some(MapPart::Val(found)) = part {
+                deeper(found.depth()).map_err(|error| error.at(*span))?;
+            }
+        }
+        match (part, rest) {
+            (Some(part), [(ChainStep::Or(_, true), span), after @ ..]) => {
+                self.charge(1).map_err(|error| error.at(*span))?;
+                Ok((part.to_val(), after))
+            }
+            (Some(part), _) => Ok((Val::some(part.to_val())?, rest)),
+            (None, _) => Ok((Val::none(), rest)),
+        }
     }
 
     fn step(&mut self, value: Val, step: &ChainStep) -> EvalResult {

@@ -25,6 +25,7 @@ pub(crate) struct AdmissionSimulation<'a> {
 }
 
 /// A cluster with what a user has applied so far over its own objects.
+// A map by identity and no `ObjectMap`: a handful of objects of any kind, which are only looked up.
 struct WithApplied<'a> {
     reader: &'a LiveReader,
     objects: RefCell<BTreeMap<ObjectId, Value>>,

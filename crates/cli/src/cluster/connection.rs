@@ -30,7 +30,7 @@ pub(crate) fn installation_name(text: &str) -> Result<String, String> {
 }
 
 /// A cluster, whatever is installed there.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct ClusterAddress {
     /// Path of the kubeconfig [default: KUBECONFIG, or ~/.kube/config]
@@ -61,7 +61,7 @@ fn connect(options: &RuntimeOptions) -> Result<LiveReader, Diagnostic> {
 }
 
 /// An installation of Kiln in a cluster.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Connection {
     #[command(flatten)]
@@ -79,6 +79,26 @@ impl Connection {
             service: self.names().service(),
             names: self.names(),
             ..self.cluster.options()
+        }
+    }
+
+    /// The cluster of a kubeconfig, with an installation of the usual name.
+    pub(crate) fn of_kubeconfig(path: PathBuf) -> Self {
+        let cluster = ClusterAddress { kubeconfig: Some(path), context: None };
+        Connection { cluster, name: "kyverno".to_owned() }
+    }
+
+    /// Whether the user says which cluster is meant.
+    pub(crate) fn is_given(&self) -> bool {
+        self.cluster.kubeconfig.is_some() || self.cluster.context.is_some()
+    }
+
+    /// What to call the cluster.
+    pub(crate) fn shown_name(&self) -> String {
+        match (&self.cluster.context, &self.cluster.kubeconfig) {
+            (Some(context), _) => context.clone(),
+            (None, Some(path)) => path.display().to_string(),
+            (None, None) => "the cluster".to_owned(),
         }
     }
 

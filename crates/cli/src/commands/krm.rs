@@ -9,6 +9,7 @@ use kiln_engine::{EvaluationLimits, HostAllowlist};
 use kiln_object::{list, metadata};
 use kiln_offline::{Job, ObjectChange, Report, RuleResult, Status, Values, run as run_offline};
 use kiln_services::Services;
+use kiln_studio::SchemasOfServer;
 use kiln_value::{Map, Value, value};
 use kiln_yaml::{Document, ReadOptions, emit, read_bytes};
 
@@ -17,7 +18,6 @@ use crate::args::Global;
 use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::policy_files::{compile_rules, kinds_of, rule_set};
-use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 

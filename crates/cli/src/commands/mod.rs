@@ -29,6 +29,7 @@ pub(crate) mod plugin_sandbox;
 mod run;
 mod schema;
 mod test;
+mod ui;
 mod uninstall;
 mod up;
 pub(crate) mod version;
@@ -73,6 +74,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Uninstall(uninstall::Args),
     Up(up::Args),
+    Ui(ui::Args),
     #[command(hide = true)]
     Openapi(openapi::Args),
     Version(version::Args),
@@ -82,6 +84,51 @@ pub(crate) enum Command {
     PluginSandbox(plugin_sandbox::Args),
     #[command(hide = true)]
     InSandbox(up::command::Args),
+}
+
+/// The definition of one command by its name. All of them together are some 600 options, and a command line that is right
+/// needs those of its own command: the definition of all takes more instructions than building a small kustomization.
+pub(crate) fn definition_of(name: &str) -> Option<clap::Command> {
+    fn of<A: clap::Args>(name: &'static str) -> clap::Command {
+        A::augment_args(clap::Command::new(name))
+    }
+    Some(match name {
+        "apply" => of::<apply::Args>("apply"),
+        "build" => of::<build::Args>("build"),
+        "init" => of::<init::Args>("init"),
+        "create" => of::<create::KilnArgs>("create"),
+        "new" => of::<new::Args>("new"),
+        "edit" => of::<edit::Args>("edit"),
+        "localize" => of::<localize::Args>("localize"),
+        "cfg" => of::<cfg::Args>("cfg"),
+        "fn" => of::<functions::Args>("fn"),
+        "check" => of::<check::Args>("check"),
+        "schema" => of::<schema::Args>("schema"),
+        "lsp" => of::<lsp::Args>("lsp"),
+        "krm" => of::<krm::Args>("krm"),
+        "test" => of::<test::Args>("test"),
+        "fmt" => of::<fmt::Args>("fmt"),
+        "convert" => of::<convert::Args>("convert"),
+        "diff" => of::<diff::Args>("diff"),
+        "eval" => of::<eval::Args>("eval"),
+        "jp" => of::<eval::JpArgs>("jp"),
+        "explain" => of::<explain::Args>("explain"),
+        "plan" => of::<plan::Args>("plan"),
+        "adopt" => of::<adopt::Args>("adopt"),
+        "doctor" => of::<doctor::Args>("doctor"),
+        "install" => of::<install::Args>("install"),
+        "run" => of::<run::Args>("run"),
+        "uninstall" => of::<uninstall::Args>("uninstall"),
+        "up" => of::<up::Args>("up"),
+        "ui" => of::<ui::Args>("ui"),
+        "openapi" => of::<openapi::Args>("openapi"),
+        "version" => of::<version::Args>("version"),
+        "completion" => of::<completion::Args>("completion"),
+        "man" => of::<man::Args>("man"),
+        "plugin-sandbox" => of::<plugin_sandbox::Args>("plugin-sandbox"),
+        "in-sandbox" => of::<up::command::Args>("in-sandbox"),
+        _ => return None,
+    })
 }
 
 /// What the options that all commands accept mean to one of them.
@@ -96,7 +143,7 @@ pub(crate) struct SharedOptions {
 /// What the options that all commands accept mean to the command of a name: the one place that says which output formats a
 /// command has. Help is made from it, and commands check with [`Ui::has_formats_of`].
 pub(crate) fn shared_options(command: &str) -> SharedOptions {
-    use OutputFormat::{Azure, Github, Gitlab, Json, Markdown, Sarif, Table, Text, Yaml};
+    use OutputFormat::{Azure, Github, Gitlab, Html, Json, Markdown, Sarif, Table, Text, Yaml};
     let (formats, reads_files): (&[OutputFormat], bool) = match command {
         "apply" => (&apply::FORMS, true),
         "test" => (&test::FORMS, true),
@@ -104,8 +151,8 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
         "build" | "check" => (&[Text, Yaml, Json, Sarif, Github, Gitlab, Azure], true),
         "fmt" | "convert" | "diff" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
-        "cfg" | "fn" | "krm" | "new" | "up" => (&[Text], true),
-        "plan" => (&[Text, Table, Yaml, Json, Markdown], true),
+        "cfg" | "fn" | "krm" | "new" | "up" | "ui" => (&[Text], true),
+        "plan" => (&[Text, Table, Yaml, Json, Markdown, Html], true),
         "adopt" | "doctor" | "explain" | "install" | "openapi" | "version" => {
             (&[Text, Yaml, Json], false)
         }
@@ -155,6 +202,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Run(command) => run::run(&ui, &command),
         Command::Uninstall(command) => uninstall::run(&ui, &command),
         Command::Up(command) => up::run(&ui, &args.global, &command),
+        Command::Ui(command) => ui::run(&ui, &args.global, &command),
         Command::Version(command) => version::run(&ui, &command),
         Command::Completion(command) => completion::run(&ui, &command),
         Command::Man(command) => man::run(&ui, &command),

@@ -14,7 +14,7 @@ use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::input;
 use crate::ui::{Ui, plain};
 
-/// Start a policy, ModRule, test or plugin
+/// Create a policy, ModRule, test or plugin
 ///
 /// Writes commented files with a test that passes into a new directory, and prints the commands to run next. Existing files are kept.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Start a policy: policy.yaml, resources.yaml and kyverno-test.yaml
+    /// Create a policy: policy.yaml, resources.yaml and kyverno-test.yaml
     Policy {
         #[command(flatten)]
         named: Named,
@@ -33,7 +33,7 @@ enum What {
         #[arg(long, value_enum, default_value_t = PolicyRule::Validate)]
         rule: PolicyRule,
     },
-    /// Start a ModRule: modrule.yaml, resources.yaml and kyverno-test.yaml
+    /// Create a ModRule: modrule.yaml, resources.yaml and kyverno-test.yaml
     Modrule {
         #[command(flatten)]
         named: Named,
@@ -47,7 +47,7 @@ enum What {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
-    /// Start a generator for kustomizations as a KRM function, with a kustomization that runs it
+    /// Create a generator for kustomizations as a KRM function, with a kustomization to run it
     Plugin {
         #[command(flatten)]
         named: Named,
@@ -135,6 +135,10 @@ fn name(text: &str) -> Result<String, String> {
         && text.ends_with(is_letter);
     match is_name {
         true => Ok(text.to_owned()),
+        false if text.contains(std::path::is_separator) => Err(format!(
+            "a name is no path: to write below another directory, give its last part as the name, and \
+             --directory {text}"
+        )),
         false => Err("a name has lower-case letters, digits and dashes, at most 63".to_owned()),
     }
 }

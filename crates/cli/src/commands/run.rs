@@ -193,7 +193,7 @@ fn authority(file: &Path) -> Result<ClientAuthority, Diagnostic> {
             .hint("give a file with certificates of authorities in PEM")
     };
     let pem = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
-    ClientAuthority::read(&pem).map_err(wrong)
+    ClientAuthority::read(&pem).map_err(|error| wrong(error.to_string()))
 }
 
 /// The hosts of several lists.

@@ -1,8 +1,7 @@
 //! How two objects differ, line by line.
 
+use kiln_studio::unified_difference;
 use kiln_value::Value;
-use kiln_yaml::emit;
-use similar::TextDiff;
 
 use super::plain;
 
@@ -13,9 +12,5 @@ pub(crate) fn difference(
     old: Option<&Value>,
     new: Option<&Value>,
 ) -> String {
-    let [old, new] = [old, new].map(|object| object.map_or_else(String::new, emit));
-    TextDiff::from_lines(&old, &new)
-        .unified_diff()
-        .header(&plain(old_name), &plain(new_name))
-        .to_string()
+    unified_difference(Some((&plain(old_name), &plain(new_name))), old, new)
 }

@@ -49,6 +49,8 @@ pub(crate) struct Ui {
     stderr_color: bool,
     /// Problems are announced with Kiln's own words, or with those of kustomize.
     words: Words,
+    /// Whether problems are not shown.
+    silent: bool,
 }
 
 impl Ui {
@@ -64,6 +66,19 @@ impl Ui {
             stdout_color: color(io::stdout().is_terminal()),
             stderr_color: color(io::stderr().is_terminal()),
             words: Words::Kiln,
+            silent: false,
+        }
+    }
+
+    /// For parts of commands that answer programs: problems are part of the answer.
+    pub(crate) fn silent() -> Self {
+        let words = Words::Kiln;
+        Ui {
+            format: OutputFormat::Text,
+            stdout_color: false,
+            stderr_color: false,
+            words,
+            silent: true,
         }
     }
 
@@ -120,6 +135,9 @@ impl Ui {
 
     /// Shows a problem on standard error: for people, or as one line of JSON.
     pub(crate) fn problem(&self, problem: &Diagnostic) {
+        if self.silent {
+            return;
+        }
         let text = match self.format {
             OutputFormat::Json => {
                 serde_json::to_string(problem).unwrap_or_else(|_| problem.to_string())

@@ -264,6 +264,12 @@ fn hooks_may_give_files_without_policies() {
     let allowed = folder.kiln(&["check", "--allow-empty", "app/c.yaml"]);
     assert_eq!(allowed.code, 0, "{}", allowed.stderr);
     assert_eq!(folder.kiln(&["check", "--allow-empty", "app/c.yaml", "broken.yaml"]).code, 2);
+    // So may a directory that has no policies yet.
+    std::fs::create_dir(folder.path().join("policies")).unwrap();
+    assert_eq!(folder.kiln(&["check", "policies"]).code, 2);
+    let allowed = folder.kiln(&["check", "--allow-empty", "policies"]);
+    assert_eq!((allowed.code, allowed.stderr.as_str()), (0, ""));
+    assert_eq!(folder.kiln(&["check", "--allow-empty", "polices"]).code, 2);
 }
 
 #[test]
@@ -468,7 +474,7 @@ fn the_action_installs_what_has_its_checksum() {
     let system = if cfg!(target_arch = "aarch64") { "linux-arm64" } else { "linux-amd64" };
     let (archive, inside) = (format!("kiln-0.2.0-{system}.tar.gz"), format!("kiln-0.2.0-{system}"));
     let folder = Folder::with(&[]);
-    folder.write(&format!("{inside}/kiln"), "#!/bin/sh\necho kiln from a release\n".to_owned());
+    folder.write(&format!("{inside}/kiln"), "#!/bin/sh\necho kiln from a release\n");
     let shell = |script: &str| {
         let ran = Command::new("bash").args(["-ec", script]).current_dir(folder.path()).output();
         assert!(ran.unwrap().status.success(), "{script}");

@@ -1,11 +1,14 @@
 //! Moving over from Kyverno and KubeMod: what they made is there, with their labels, before an engine starts.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use http::Method;
 use kiln_testkit::{MadeBy, copied_by_kyverno, made_by_kyverno};
 use kiln_value::{Value, json, value};
 
 use crate::harness::{Cluster, cluster, namespaces};
+use crate::proxy::{Fault, Proxy};
 
 /// Rules in all the ways that leave different labels.
 const POLICIES: &str = r#"
@@ -200,7 +203,12 @@ fn what_kyverno_and_kubemod_left_goes_on_without_a_write() {
 
     let before = MADE.map(|what| life(&cluster, what));
     let plain = life(&cluster, "configmap/plain");
-    let mut engine = cluster.whole(&[]);
+    // Where API servers do not know yet where to ask, a trial write lacks what mutating rules add.
+    let proxy = Proxy::start(&cluster.kubeconfig(), cluster.directory());
+    let registers =
+        |method: &Method, path: &str| *method == Method::POST && path.contains("webhookconfig");
+    proxy.fault(registers, 0, 2, Fault::Slow(Duration::from_secs(3)));
+    let mut engine = cluster.whole_at(proxy.kubeconfig(), &[]);
     cluster.wait("the policy is ready", || cluster.ready("adopted"));
     // Who comes now gets everything, so all that was there has been looked at.
     cluster.apply(&namespaces(["adopted-b".to_owned()])).unwrap();

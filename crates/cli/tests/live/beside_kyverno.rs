@@ -1,8 +1,7 @@
 //! Kyverno's own controllers and Kiln in one cluster that refuses every write of the old kinds: policies move to
 //! Kiln's API group, what they generated stays, and both engines are at work.
 //!
-//! Building Kyverno takes many minutes the first time, so this runs when asked for:
-//! `cargo test --workspace --test live -- --ignored beside_kyverno`.
+//! Building Kyverno takes many minutes the first time, so this runs when asked for: `cargo xtask beside-kyverno`.
 
 use std::path::Path;
 use std::process::Command;
@@ -201,7 +200,7 @@ fn old_kinds_are_refused(request: &Value) -> Option<String> {
 }
 
 #[test]
-#[ignore = "builds Kyverno from Go modules, many minutes the first time; cargo test --test live -- --ignored beside_kyverno"]
+#[ignore = "builds Kyverno from Go modules, many minutes the first time: cargo xtask beside-kyverno"]
 fn policies_leave_a_kyverno_that_refuses_the_old_kinds() {
     let kyverno = match Kyverno::find() {
         Ok(kyverno) => kyverno,

@@ -208,11 +208,16 @@ impl Cluster {
 
     /// An engine that answers requests at an address of its own, and generates.
     pub(crate) fn whole(&self, more: &[&str]) -> Engine {
+        self.whole_at(&self.kubeconfig(), more)
+    }
+
+    /// An engine that answers requests and generates, and reaches the API server by a kubeconfig.
+    pub(crate) fn whole_at(&self, kubeconfig: &Path, more: &[&str]) -> Engine {
         let port = free_port();
         let url = format!("https://127.0.0.1:{port}");
         let listen = format!("127.0.0.1:{port}");
         let args = ["--webhook-url", &url, "--listen", &listen, "--shutdown-grace-period", "0"];
-        self.engine(&[&args[..], more].concat())
+        self.engine_at(kubeconfig, &[&args[..], more].concat())
     }
 
     /// Starts an engine that reaches the API server by a kubeconfig.

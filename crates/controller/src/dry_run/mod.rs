@@ -20,9 +20,9 @@ use kiln_value::{Str, Value};
 
 use crate::controller::{Controller, ControllerEvent};
 use crate::lookups::{Lookup, LookupResult};
+use crate::ownership::signature::ClaimKeys;
+use crate::policies::stored_policies::{CompilePolicy, PolicyFeed};
 use crate::settings::Settings;
-use crate::signature::ClaimKeys;
-use crate::stored_policies::{CompilePolicy, PolicyFeed};
 use overlay_cluster::OverlayCluster;
 
 /// So much time is simulated, in milliseconds.

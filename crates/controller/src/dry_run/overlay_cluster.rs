@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_cluster::{ApiError, Call, KindKey, Listing, ObjectPatch, Reason, Reply, WatchEvent};
 use kiln_engine::Ownership;
-use kiln_object::{Change, Gvk, ObjectId, fold_string_data, metadata};
+use kiln_object::{
+    Change, Gvk, NamespacedName, ObjectId, ObjectMap, fold_string_data, metadata, namespaced_name,
+};
 use kiln_rules::RuleId;
 use kiln_text::time::Time;
 use kiln_value::{Map, Str, Value};
 
 use super::{Admit, ClusterReader};
-use crate::compare::{content_only, live_form, wanted_form};
-use crate::record::Record;
+use crate::policies::record::Record;
+use crate::reconcile::compare::{content_only, live_form, wanted_form};
 
 /// What happens here happens after everything that happened in the cluster.
 const FIRST_REVISION: u64 = 1 << 53;
 
-type Place = (Str, Str);
-
 /// The objects of a kind: as the cluster has them, and as they are here.
 #[derive(Default)]
 struct OverlayKind {
-    before: BTreeMap<Place, Value>,
-    now: BTreeMap<Place, Value>,
+    before: ObjectMap,
+    now: ObjectMap,
 }
 
 pub(super) struct OverlayCluster<'c> {
@@ -34,17 +34,12 @@ pub(super) struct OverlayCluster<'c> {
     /// The kinds in the version that they were first asked for in.
     versions: BTreeMap<KindKey, Gvk>,
     /// The only policies that act.
-    policies: Option<BTreeSet<(KindKey, Place)>>,
+    policies: Option<BTreeSet<(KindKey, NamespacedName)>>,
     /// Rules of other policies that keep what they made in step.
     owners: Vec<RuleId>,
     events: Vec<(KindKey, WatchEvent)>,
     revision: u64,
     time: String,
-}
-
-fn place_of(object: &Value) -> Place {
-    let text = |text: Option<&str>| Str::from(text.unwrap_or_default());
-    (text(metadata::namespace(object)), text(metadata::name(object)))
 }
 
 fn refused(why: String) -> ApiError {
@@ -91,11 +86,11 @@ impl<'c> OverlayCluster<'c> {
             // Where policies cannot be read there are none to keep.
             let mut stored = match self.kinds.remove(&key) {
                 Some(Ok(kind)) => kind.now,
-                _ => BTreeMap::new(),
+                _ => ObjectMap::default(),
             };
             let mut kind = OverlayKind::default();
             for mut policy in by_kind.remove(&key).unwrap_or_default() {
-                let place = place_of(&policy);
+                let place = namespaced_name(&policy);
                 policy = match stored.remove(&place) {
                     Some(known) if known.get("spec") == policy.get("spec") => known,
                     known => self.stamped(policy, known.as_ref()),
@@ -127,10 +122,11 @@ impl<'c> OverlayCluster<'c> {
             if policies.contains(key) {
                 continue;
             }
-            let places: BTreeSet<&Place> = kind.before.keys().chain(kind.now.keys()).collect();
+            let places: BTreeSet<&NamespacedName> =
+                kind.before.keys().chain(kind.now.keys()).collect();
             for place in places {
                 let id = ObjectId::new(gvk.clone(), &place.0, &place.1);
-                let (before, after) = (kind.before.get(place), kind.now.get(place));
+                let (before, after) = (kind.before.get_at(place), kind.now.get_at(place));
                 if before == after || self.is_own(&id) {
                     continue;
                 }
@@ -159,13 +155,13 @@ impl<'c> OverlayCluster<'c> {
         let cluster = self.cluster;
         self.kinds.entry(key).or_insert_with(|| {
             let objects = cluster.all(gvk)?;
-            let before: BTreeMap<Place, Value> =
-                objects.into_iter().map(|object| (place_of(&object), object)).collect();
+            let before: ObjectMap =
+                objects.into_iter().map(|object| (namespaced_name(&object), object)).collect();
             Ok(OverlayKind { now: before.clone(), before })
         })
     }
 
-    fn objects(&mut self, gvk: &Gvk) -> Result<&mut BTreeMap<Place, Value>, ApiError> {
+    fn objects(&mut self, gvk: &Gvk) -> Result<&mut ObjectMap, ApiError> {
         self.load(gvk).as_mut().map(|kind| &mut kind.now).map_err(|error| error.clone())
     }
 
@@ -305,15 +301,15 @@ impl<'c> OverlayCluster<'c> {
     }
 
     fn get(&mut self, id: &ObjectId) -> Result<Value, ApiError> {
-        let place = (id.namespace.clone(), id.name.clone());
-        self.objects(&id.gvk)?.get(&place).cloned().ok_or_else(|| not_found(id))
+        let found = self.objects(&id.gvk)?.get(&id.namespace, &id.name);
+        found.cloned().ok_or_else(|| not_found(id))
     }
 
     /// Whether the cluster has the object as it is here.
     fn is_as_before(&self, id: &ObjectId) -> bool {
-        let place = (id.namespace.clone(), id.name.clone());
         let kind = self.kinds.get(&KindKey::of(&id.gvk)).and_then(|kind| kind.as_ref().ok());
-        kind.is_some_and(|kind| kind.before.get(&place) == kind.now.get(&place))
+        let of = |objects: &ObjectMap| objects.get(&id.namespace, &id.name).cloned();
+        kind.is_some_and(|kind| of(&kind.before) == of(&kind.now))
     }
 
     /// What the cluster says would come of a write; nothing if it cannot tell.
@@ -391,16 +387,14 @@ impl<'c> OverlayCluster<'c> {
         if dry_run {
             return Ok(object);
         }
-        let place = (id.namespace.clone(), id.name.clone());
-        self.objects(&id.gvk)?.insert(place, object.clone());
+        self.objects(&id.gvk)?.insert(id.key(), object.clone());
         let change = if live.is_some() { Change::Modified } else { Change::Added };
         self.tell(&id.gvk, change, object.clone());
         Ok(object)
     }
 
     fn delete(&mut self, id: &ObjectId) -> Result<Reply, ApiError> {
-        let place = (id.namespace.clone(), id.name.clone());
-        let gone = self.objects(&id.gvk)?.remove(&place).ok_or_else(|| not_found(id))?;
+        let gone = self.objects(&id.gvk)?.remove(&id.key()).ok_or_else(|| not_found(id))?;
         let gone = self.stamped(gone.clone(), Some(&gone));
         self.tell(&id.gvk, Change::Deleted, gone);
         Ok(Reply::Deleted)
@@ -413,10 +407,10 @@ impl<'c> OverlayCluster<'c> {
 }
 
 /// Whether one of the engine's books is about one of these policies, or about none.
-fn is_among(object: &Value, policies: &BTreeSet<(KindKey, Place)>) -> bool {
+fn is_among(object: &Value, policies: &BTreeSet<(KindKey, NamespacedName)>) -> bool {
     Record::read(object).is_none_or(|record| {
         let id = record.object;
-        policies.contains(&(KindKey::of(&id.gvk), (id.namespace, id.name)))
+        policies.contains(&(KindKey::of(&id.gvk), id.key()))
     })
 }
 

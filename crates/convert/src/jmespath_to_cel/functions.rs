@@ -7,7 +7,7 @@ use super::{Current, Translated, Translator};
 use crate::cel::{Cel, Operator};
 use crate::shape::Shape;
 use crate::term::Term;
-use crate::verdict::Obstacle;
+use crate::verdict::{CoveredRequests, Difference, Obstacle};
 
 /// A value as text, as it stands in the middle of a text.
 pub(crate) fn as_text(term: &Term) -> Term {
@@ -19,6 +19,9 @@ pub(crate) fn as_text(term: &Term) -> Term {
         return Term::Literal(Value::from(text));
     }
     match term.shape() {
+        Shape::Text if matches!(term, Term::Optional(..)) => {
+            Term::Value(term.or(Cel::text("null")), Shape::Text)
+        }
         Shape::Text => term.clone(),
         Shape::Unknown
         | Shape::Int
@@ -34,8 +37,11 @@ pub(crate) fn as_text(term: &Term) -> Term {
 pub(super) fn image_part(image: &Term, field: &str) -> Option<Cel> {
     let image = image.strict();
     Some(match field {
-        "registry" => image.call("registry", vec![]),
-        "path" => image.call("repository", vec![]),
+        // The server of Docker Hub has another name than its images.
+        "registry" => image
+            .call("registry", vec![])
+            .call("replace", vec![Cel::text("index.docker.io"), Cel::text("docker.io")]),
+        "path" => path_of(&image),
         "tag" => image.call("tag", vec![]),
         "digest" => image.call("digest", vec![]),
         "name" => image
@@ -45,6 +51,30 @@ pub(super) fn image_part(image: &Term, field: &str) -> Option<Cel> {
             .call("value", vec![]),
         _ => return None,
     })
+}
+
+/// The repository of an image. What Docker Hub adds to images without a namespace is not part of it.
+fn path_of(image: &Cel) -> Cel {
+    let repository = image.clone().call("repository", vec![]);
+    let Cel::Call { target: None, function, args } = image else { return repository };
+    let [written] = args.as_slice() else { return repository };
+    if function != "image" {
+        return repository;
+    }
+    let added = Cel::text("library/");
+    Cel::choose(
+        written.clone().call("contains", vec![added.clone()]),
+        repository.clone(),
+        repository.call("replace", vec![added, Cel::text("")]),
+    )
+}
+
+/// An argument of a function, which is an error where there is none.
+fn needed(term: &Term) -> Cel {
+    match term {
+        Term::Several(_) => term.list(),
+        term => term.strict(),
+    }
 }
 
 impl Translator {
@@ -63,7 +93,8 @@ impl Translator {
             && let [of] = of.as_slice()
         {
             let of = self.term(of, current)?;
-            return Ok(Term::Value(of.field(key).has(), Shape::Bool));
+            // What has no keys because it is not there is an error in both languages.
+            return Ok(Term::Value(of.strict().select(key).has(), Shape::Bool));
         }
         let mut terms = Vec::new();
         for argument in arguments {
@@ -86,21 +117,15 @@ impl Translator {
         let text = |cel: Cel| Some(Term::Value(cel, Shape::Text));
         let bool = |cel: Cel| Some(Term::Value(cel, Shape::Bool));
         Some(match (name, terms) {
-            ("length", [of]) => {
-                let of = if of.shape().is_list() || matches!(of, Term::Several(_)) {
-                    of.list()
-                } else {
-                    of.strict()
-                };
-                Term::Value(Cel::function("size", vec![of]), Shape::Int)
-            }
+            ("length", [of]) => Term::Value(Cel::function("size", vec![needed(of)]), Shape::Int),
             ("contains", [of, Term::Literal(Value::String(key))]) if is_keys_of(of) => {
-                return bool(Cel::text(key.as_str()).within(of.strict()));
+                let map = map_of_keys(of)?.clone();
+                return bool(map.select(key).has());
             }
             ("contains", [of, what]) => {
                 let is_list = of.shape().is_list() || matches!(of, Term::Several(_));
                 match is_list {
-                    true => return bool(what.strict().within(of.list())),
+                    true => return bool(what.strict().within(needed(of))),
                     false => return bool(of.strict().call("contains", vec![what.strict()])),
                 }
             }
@@ -140,8 +165,11 @@ impl Translator {
             ("to_upper", [of]) => return text(of.strict().call("upperAscii", vec![])),
             ("to_lower", [of]) => return text(of.strict().call("lowerAscii", vec![])),
             ("to_string", [of]) => match of {
-                // to_string of nothing is "null", which no policy means.
-                Term::Place(_) | Term::Optional(..) if of.shape() == Shape::Text => of.clone(),
+                // to_string of nothing is "null".
+                Term::Optional(cel, Shape::Text) => {
+                    Term::Value(cel.clone().or_value(Cel::text("null")), Shape::Text)
+                }
+                Term::Place(_) if of.shape() == Shape::Text => of.clone(),
                 of => as_text(of),
             },
             ("to_number", [Term::Literal(Value::String(number))]) => {
@@ -152,7 +180,7 @@ impl Translator {
             ("to_number", [of]) => {
                 Term::Value(Cel::function("double", vec![of.strict()]), Shape::Double)
             }
-            ("to_array", [of]) if of.shape().is_list() => of.clone(),
+            ("to_array", [of]) if of.shape().is_list() => Term::Value(of.list(), of.shape()),
             ("to_array", [of]) => {
                 let shape = Shape::List(Box::new(of.shape()));
                 Term::Value(Cel::List(vec![of.strict()]), shape)
@@ -161,7 +189,7 @@ impl Translator {
                 of.strict().call("split", vec![by.strict()]),
                 Shape::List(Box::new(Shape::Text)),
             ),
-            ("join", [by, list]) => return text(list.list().call("join", vec![by.strict()])),
+            ("join", [by, list]) => return text(needed(list).call("join", vec![by.strict()])),
             ("replace_all", [of, old, new]) => {
                 return text(of.strict().call("replace", vec![old.strict(), new.strict()]));
             }
@@ -192,9 +220,9 @@ impl Translator {
                 let cut = of.clone().call("substring", vec![Cel::int(0), Cel::int(length)]);
                 return text(Cel::choose(is_longer, cut, of));
             }
-            ("sort", [list]) => Term::Value(list.list().call("sort", vec![]), list.shape()),
+            ("sort", [list]) => Term::Value(needed(list).call("sort", vec![]), list.shape()),
             ("reverse", [list]) if list.shape().is_list() => {
-                Term::Value(list.list().call("reverse", vec![]), list.shape())
+                Term::Value(needed(list).call("reverse", vec![]), list.shape())
             }
             ("max" | "min", [Term::Several(parts)]) => {
                 let function = if name == "max" { "math.greatest" } else { "math.least" };
@@ -202,9 +230,11 @@ impl Translator {
                 Term::Value(Cel::function(function, parts), Shape::Double)
             }
             ("max" | "min", [list]) => {
-                Term::Value(list.list().call(name, vec![]), list.shape().element())
+                Term::Value(needed(list).call(name, vec![]), list.shape().element())
             }
-            ("sum", [list]) => Term::Value(list.list().call("sum", vec![]), list.shape().element()),
+            ("sum", [list]) => {
+                Term::Value(needed(list).call("sum", vec![]), list.shape().element())
+            }
             ("not_null", [first, rest @ ..]) => {
                 let shape = first.shape();
                 let cel = rest.iter().rev().fold(None, |after: Option<Cel>, term| {
@@ -254,20 +284,29 @@ impl Translator {
             ("add" | "subtract" | "multiply" | "divide" | "modulo", [left, right]) => {
                 arithmetic(name, left, right)?
             }
-            ("merge", [left, right]) => merged(left, right)?,
+            ("merge", [left, right]) => self.merged(left, right)?,
             _ => return None,
         })
     }
 }
 
 fn is_keys_of(term: &Term) -> bool {
-    matches!(term, Term::Value(Cel::Call { function, args, .. }, _)
-        if function == "map" && matches!(args.as_slice(), [Cel::Name(a), Cel::Name(b)] if a == b))
+    map_of_keys(term).is_some()
+}
+
+/// The map whose keys these are.
+pub(crate) fn map_of_keys(term: &Term) -> Option<&Cel> {
+    match term {
+        Term::Value(Cel::Call { target: Some(map), function, args }, _) if function == "map" => {
+            matches!(args.as_slice(), [Cel::Name(a), Cel::Name(b)] if a == b).then_some(&**map)
+        }
+        _ => None,
+    }
 }
 
 /// The keys of a map.
 fn keys(of: &Term) -> Term {
-    let map = of.or(Cel::Map(Vec::new()));
+    let map = of.strict();
     Term::Value(map.each("map", "key", Cel::name("key")), Shape::List(Box::new(Shape::Text)))
 }
 
@@ -310,14 +349,23 @@ fn arithmetic(name: &str, left: &Term, right: &Term) -> Option<Term> {
     })
 }
 
-/// `merge(x, {a: null})` takes a key away from what is compared.
-fn merged(left: &Term, right: &Term) -> Option<Term> {
-    let Term::Fields(parts) = right else { return None };
-    if !parts.iter().all(|(_, part)| matches!(part, Term::Literal(Value::Null))) {
-        return None;
+impl Translator {
+    /// `merge(x, {a: null})` takes a key away from what is compared.
+    fn merged(&self, left: &Term, right: &Term) -> Option<Term> {
+        let Term::Fields(parts) = right else { return None };
+        if !parts.iter().all(|(_, part)| matches!(part, Term::Literal(Value::Null))) {
+            return None;
+        }
+        for (key, _) in parts {
+            self.scope.note(Difference::other(
+                format!("objects with the key {key} that a merged map has no value for"),
+                "null in the patch of the rule removes the key; the new policy leaves it",
+                CoveredRequests::HasKey(key.clone()),
+            ));
+        }
+        let map = left.or(Cel::Map(Vec::new()));
+        let test = Cel::all(parts.iter().map(|(key, _)| Cel::name("key").differs(Cel::text(key))));
+        let args = vec![Cel::name("key"), Cel::name("value"), test, Cel::name("value")];
+        Some(Term::Value(map.call("transformMap", args), left.shape()))
     }
-    let map = left.or(Cel::Map(Vec::new()));
-    let test = Cel::all(parts.iter().map(|(key, _)| Cel::name("key").differs(Cel::text(key))));
-    let args = vec![Cel::name("key"), Cel::name("value"), test, Cel::name("value")];
-    Some(Term::Value(map.call("transformMap", args), left.shape()))
 }

@@ -131,8 +131,13 @@ impl Changes<'_> {
         let mut scope = self.scope.clone();
         let list = translate(entry.str_at(["list"]).unwrap_or_default(), &scope)
             .map_err(|obstacle| obstacle.at(&path.join("list")))?;
-        let cel = list.list();
-        let element = Place::of(cel.clone().index(Cel::name("i"), false), list.shape().element());
+        let cel = super::merge::looped(&list);
+        // There is an index only where there is a list.
+        let there = match &list {
+            Term::Several(_) => cel.clone(),
+            list => list.strict(),
+        };
+        let element = Place::of(there.index(Cel::name("i"), false), list.shape().element());
         scope.set("element", Term::Place(element));
         scope.set("elementIndex", Term::Value(Cel::name("i"), Shape::Int));
         context::add(entry.get("context"), self.kinds, &mut scope, None, &path.join("context"))?;
@@ -223,7 +228,7 @@ fn steps(pointer: &str, scope: &Scope) -> Result<Vec<Step>, Obstacle> {
                 let text: String = parts
                     .iter()
                     .map(|part| match part {
-                        Part::Text(text) => text.clone(),
+                        Part::Text(text) => text.replace("~1", "/").replace("~0", "~"),
                         Part::Variable(variable) => format!("{{{{ {variable} }}}}"),
                     })
                     .collect();

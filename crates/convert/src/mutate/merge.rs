@@ -51,7 +51,7 @@ impl Changes<'_> {
         let mut scope = self.scope.clone();
         let list = translate(entry.str_at(["list"]).unwrap_or_default(), &scope)
             .map_err(|obstacle| obstacle.at(&path.join("list")))?;
-        let cel = list.list();
+        let cel = looped(&list);
         let variable = scope.fresh(&cel);
         let element = Term::Value(Cel::name(&variable), list.shape().element());
         scope.set("element", element);
@@ -126,8 +126,11 @@ impl Changes<'_> {
                     };
                     condition.insert(key, value.clone());
                     let asked = pattern(&Value::Map(condition), &spot.place, spot.scope, &path)?;
-                    self.guards.extend(asked.guards);
-                    self.guards.extend(asked.checks);
+                    let asked = asked.guards.into_iter().chain(asked.checks);
+                    match self.target {
+                        Some(_) => self.conditions.extend(asked),
+                        None => self.guards.extend(asked),
+                    }
                     continue;
                 }
                 None | Some(AnchorKind::AddIfNotPresent) => {}
@@ -146,10 +149,42 @@ impl Changes<'_> {
                 path: path.clone(),
             };
             let cel = self.value(value, &inner, run)?;
+            // A list that only holds conditions changes nothing.
+            if cel == Cel::empty_list() && value.as_list().is_some_and(|list| !list.is_empty()) {
+                continue;
+            }
+            // A list of changes to elements makes no list where there is none.
+            let only_changes = value.as_list().is_some_and(|list| {
+                list.iter().all(|element| {
+                    element.as_map().is_some_and(|map| {
+                        map.keys().any(|key| {
+                            Anchor::parse(key)
+                                .is_some_and(|anchor| anchor.kind == AnchorKind::Condition)
+                        })
+                    })
+                })
+            });
+            if let Some(optional) = self.optional_text(value, &inner)? {
+                let optional = match anchor.is_some() && !place.is_present() {
+                    true => {
+                        Cel::choose(place.has(), Cel::function("optional.none", vec![]), optional)
+                    }
+                    false => optional,
+                };
+                match is_free {
+                    true => entries.push((key_of(name, &inner, true)?, optional)),
+                    false => fields.push((format!("?{name}"), optional)),
+                }
+                continue;
+            }
             let is_conditional = anchor
                 .is_some_and(|anchor| anchor.kind == AnchorKind::AddIfNotPresent)
                 && !place.is_present();
             let (optional, cel) = match is_conditional {
+                _ if only_changes && run.is_none() && anchor.is_none() && !place.is_present() => {
+                    let none = Cel::function("optional.none", vec![]);
+                    (true, Cel::choose(place.has(), Cel::function("optional.of", vec![cel]), none))
+                }
                 true => {
                     let none = Cel::function("optional.none", vec![]);
                     (true, Cel::choose(place.has(), none, Cel::function("optional.of", vec![cel])))
@@ -159,20 +194,31 @@ impl Changes<'_> {
             };
             let mark = if optional { "?" } else { "" };
             if is_free {
-                let key = templates::text_term(name, spot.scope)
-                    .map_err(|obstacle| obstacle.at(&path))?
-                    .strict();
-                let key = if optional {
-                    Cel::Written(format!("?{}", crate::cel_printer::print_flat(&key)))
-                } else {
-                    key
-                };
-                entries.push((key, cel));
+                entries.push((key_of(name, &inner, optional)?, cel));
             } else {
                 fields.push((format!("{mark}{name}"), cel));
             }
         }
+        if let Some(run) =
+            run.filter(|run| entries.iter().any(|(key, _)| key.mentions(&run.variable)))
+        {
+            let list = match run.guard.is_bool(true) {
+                true => run.list.clone(),
+                false => run.list.clone().each("filter", &run.variable, run.guard.clone()),
+            };
+            let args = vec![Cel::name("index"), Cel::name(&run.variable), Cel::Map(entries)];
+            return Ok(list.call("transformMapEntry", args));
+        }
         Ok(if is_free { Cel::Map(entries) } else { Cel::Struct(spot.name.clone(), fields) })
+    }
+
+    /// A text that is a variable which may be missing.
+    fn optional_text(&self, value: &Value, spot: &Spot<'_>) -> Result<Option<Cel>, Obstacle> {
+        let Value::String(text) = value else { return Ok(None) };
+        match templates::text_term(text, spot.scope).map_err(|obstacle| obstacle.at(&spot.path))? {
+            term @ Term::Optional(..) => Ok(Some(term.optional())),
+            _ => Ok(None),
+        }
     }
 
     fn list<'l>(
@@ -182,9 +228,6 @@ impl Changes<'_> {
         run: Option<&Loop>,
     ) -> Result<Cel, Obstacle> {
         let is_keyed = merges(&spot.place, &spot.name, &self.kinds_of_object());
-        if !is_keyed {
-            self.replaces = true;
-        }
         let (mut literal, mut computed) = (Vec::new(), Vec::new());
         for (at, element) in list.enumerate() {
             let path = spot.path.join(at);
@@ -192,6 +235,20 @@ impl Changes<'_> {
                 literal.push(templates::term(element, spot.scope, &path)?.strict());
                 continue;
             };
+            let mut map = self.without_globals(map, spot, &path)?;
+            if map.is_empty() {
+                continue;
+            }
+            // `(name): "{{ element.name }}"` finds the element that the loop is at.
+            if run.is_some()
+                && let Some(name) = map.get("(name)").and_then(Value::as_str)
+                && name.replace(' ', "") == "{{element.name}}"
+            {
+                let name = name.to_owned();
+                map.remove("(name)");
+                map.insert("name", name);
+            }
+            let map = &map;
             let conditional: Map = map
                 .iter()
                 .filter(|(key, _)| {
@@ -208,12 +265,17 @@ impl Changes<'_> {
                 computed.push(self.each_matching(&conditional, &rest, spot, &path)?);
                 continue;
             }
+            let of_loop = run.filter(|run| run.list == spot.place.plain());
             let inner = Spot {
-                place: element_place(spot),
+                place: match of_loop {
+                    Some(run) => Place::of(Cel::name(&run.variable), spot.place.shape.element()),
+                    None => element_place(spot),
+                },
                 name: spot.name.clone(),
                 scope: spot.scope,
                 path,
             };
+            let element = &Value::Map(map.clone());
             if let Some(run) = run {
                 let cel = self.value(element, &inner, None)?;
                 if cel.mentions(&run.variable) {
@@ -232,9 +294,43 @@ impl Changes<'_> {
         if !literal.is_empty() && is_keyed {
             self.reorders = true;
         }
+        let is_empty = literal.is_empty() && computed.is_empty();
+        if !(is_keyed || is_empty) {
+            self.replaces = true;
+        }
         let literal = (!literal.is_empty()).then_some(Cel::List(literal));
         let joined = computed.into_iter().chain(literal).reduce(Cel::plus);
         Ok(joined.unwrap_or_else(Cel::empty_list))
+    }
+
+    /// An element of a list without `<(key)`, which becomes a condition: some element of the object meets it.
+    fn without_globals(
+        &mut self,
+        map: &Map,
+        spot: &Spot<'_>,
+        path: &Path,
+    ) -> Result<Map, Obstacle> {
+        let (mut rest, mut wanted) = (Map::new(), Map::new());
+        for (key, value) in map {
+            match Anchor::parse(key).filter(|anchor| anchor.kind == AnchorKind::Global) {
+                Some(anchor) => wanted.insert(format!("=({})", anchor.key), value.clone()),
+                None => rest.insert(key.clone(), value.clone()),
+            };
+        }
+        if wanted.is_empty() {
+            return Ok(rest);
+        }
+        let list = spot.place.or(Cel::empty_list());
+        let mut scope = spot.scope.clone();
+        let variable = scope.fresh(&list);
+        let element = Term::Value(Cel::name(&variable), spot.place.shape.element());
+        let met = element_pattern(&Value::Map(wanted), &element, &scope, path)?;
+        let some = list.each("exists", &variable, met);
+        match self.target {
+            Some(_) => self.conditions.push(some),
+            None => self.guards.push(some),
+        }
+        Ok(rest)
     }
 
     /// `(name): "x*"` in an element of a list: the patch of every element that meets it.
@@ -291,9 +387,28 @@ impl Changes<'_> {
     }
 }
 
+/// The list of a loop. One that is not there is an error of the rule; what a projection makes of nothing is not.
+pub(super) fn looped(list: &Term) -> Cel {
+    match list {
+        Term::Place(place) => place.plain(),
+        other => other.list(),
+    }
+}
+
 fn element_place(spot: &Spot<'_>) -> Place {
     // What a new element has is not known: nothing.
     Place::of(Cel::Map(Vec::new()), spot.place.shape.element())
+}
+
+/// A key of a map, with a mark if its value may be missing.
+fn key_of(name: &str, spot: &Spot<'_>, optional: bool) -> Result<Cel, Obstacle> {
+    let key = templates::text_term(name, spot.scope)
+        .map_err(|obstacle| obstacle.at(&spot.path))?
+        .strict();
+    Ok(match optional {
+        true => Cel::Written(format!("?{}", crate::cel_printer::print_flat(&key))),
+        false => key,
+    })
 }
 
 fn plain(key: &str) -> &str {

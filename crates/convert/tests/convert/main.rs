@@ -1,5 +1,7 @@
 //! Conversions as users see them.
 
+mod figures;
+mod kyverno;
 mod library;
 mod suites;
 mod twins;

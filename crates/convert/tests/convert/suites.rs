@@ -35,16 +35,20 @@ fn resources(root: &Path, file: &str, kinds: &Kinds) -> Vec<Value> {
     found
 }
 
-#[test]
-fn converted_policies_treat_the_resources_of_suites_alike() {
-    let Some(root) = corpus("policy-library") else { return };
-    let kinds = Kinds::builtin();
-    let (mut tried, mut alike) = (0, 0);
-    let mut report = String::new();
-    for policy in policies(&root) {
-        let resources = resources(&root, &policy.file, &kinds);
-        let Ok(conversion) = convert(&policy.document, Target::Cel, &kinds) else { continue };
-        let compiled = kiln_dialects::compile([&policy.document], &kinds);
+/// How many resources of suites converted policies treat as the old ones do.
+#[derive(Debug, Default)]
+pub(crate) struct SuiteTally {
+    pub(crate) tried: usize,
+    pub(crate) alike: usize,
+    pub(crate) report: String,
+}
+
+pub(crate) fn tally(root: &Path, kinds: &Kinds) -> SuiteTally {
+    let SuiteTally { mut tried, mut alike, mut report } = SuiteTally::default();
+    for policy in policies(root) {
+        let resources = resources(root, &policy.file, kinds);
+        let Ok(conversion) = convert(&policy.document, Target::Cel, kinds) else { continue };
+        let compiled = kiln_dialects::compile([&policy.document], kinds);
         let Some(old) = compiled.policies.first() else { continue };
         for (number, converted) in conversion.documents.iter().enumerate() {
             let names: Vec<&str> = conversion
@@ -57,7 +61,7 @@ fn converted_policies_treat_the_resources_of_suites_alike() {
             let read =
                 Document::from_value("new", converted.value.clone(), ReadOptions::kubernetes());
             let new =
-                PolicySide::new(kiln_dialects::compile([&read], &kinds).policies, [], Vec::new());
+                PolicySide::new(kiln_dialects::compile([&read], kinds).policies, [], Vec::new());
             for object in &resources {
                 let Some(kind) = Gvk::of(object) else { continue };
                 let input = Input {
@@ -69,7 +73,7 @@ fn converted_policies_treat_the_resources_of_suites_alike() {
                     user: None,
                     others: resources.clone(),
                 };
-                let (was, is) = (outcome(&old, &input, &kinds), outcome(&new, &input, &kinds));
+                let (was, is) = (outcome(&old, &input, kinds), outcome(&new, &input, kinds));
                 tried += 1;
                 if was.refuses() == is.refuses() && (was.refuses() || was.object == is.object) {
                     alike += 1;
@@ -83,11 +87,18 @@ fn converted_policies_treat_the_resources_of_suites_alike() {
             }
         }
     }
+    SuiteTally { tried, alike, report }
+}
+
+#[test]
+fn converted_policies_treat_the_resources_of_suites_alike() {
+    let Some(root) = corpus("policy-library") else { return };
+    let SuiteTally { tried, alike, report } = tally(&root, &Kinds::builtin());
     if let Some(path) = std::env::var_os("KILN_CONVERT_REPORT") {
         std::fs::write(Path::new(&path).with_extension("suites"), &report)
             .expect("the report can be written");
     }
     assert!(tried > 1000, "only {tried} resources");
     // A floor that only rises.
-    assert!(alike * 100 >= tried * 95, "{alike} of {tried} resources are treated alike\n{report}");
+    assert!(alike * 100 >= tried * 98, "{alike} of {tried} resources are treated alike\n{report}");
 }

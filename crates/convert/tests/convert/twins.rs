@@ -8,6 +8,30 @@ use kiln_testkit::corpus;
 use kiln_value::Value;
 use kiln_yaml::{ReadOptions, read_bytes};
 
+/// A pair of policies that are meant to be equal.
+pub(crate) struct TwinPair {
+    /// The file of the one in CEL.
+    pub(crate) name: String,
+    pub(crate) old: PolicySide,
+    pub(crate) new: PolicySide,
+    /// Their documents, the old one first.
+    pub(crate) documents: [Value; 2],
+}
+
+/// All pairs of the library that can be compiled.
+pub(crate) fn twins(root: &Path, kinds: &Kinds) -> Vec<TwinPair> {
+    let index = std::fs::read_to_string(root.join("index.json")).expect("the index can be read");
+    let index = kiln_value::json::parse(&index).expect("the index is JSON");
+    let twins = index.get("twins").and_then(Value::as_list).expect("the index has twins");
+    let pair = |twin: &Value| {
+        let file = |field: &str| twin.str_at([field]).unwrap_or_default().to_owned();
+        let (old, new) = (side(root, &file("kyverno"), kinds)?, side(root, &file("cel"), kinds)?);
+        let documents = [&old, &new].map(|side| side.documents[0].clone());
+        Some(TwinPair { name: file("cel"), old, new, documents })
+    };
+    twins.iter().filter_map(pair).collect()
+}
+
 fn side(root: &Path, file: &str, kinds: &Kinds) -> Option<PolicySide> {
     let bytes = std::fs::read(root.join(file)).ok()?;
     let documents = read_bytes(file, &bytes, ReadOptions::kubernetes()).ok()?;
@@ -24,19 +48,9 @@ fn twins_are_compared_and_their_differences_are_found() {
     let Some(root) = corpus("policy-library") else { return };
     let kinds = Kinds::builtin();
     let small = std::env::var_os("KILN_CONVERT_REPORT").is_some();
-    let index = std::fs::read_to_string(root.join("index.json")).expect("the index can be read");
-    let index = kiln_value::json::parse(&index).expect("the index is JSON");
-    let twins = index.get("twins").and_then(Value::as_list).expect("the index has twins");
     let (mut compared, mut equal, mut differ) = (0, 0, 0);
     let mut report = String::new();
-    for twin in twins {
-        let file = |field: &str| twin.str_at([field]).unwrap_or_default().to_owned();
-        let (Some(old), Some(new)) =
-            (side(&root, &file("kyverno"), &kinds), side(&root, &file("cel"), &kinds))
-        else {
-            report += &format!("{}: cannot be compared\n", file("cel"));
-            continue;
-        };
+    for TwinPair { name, old, new, .. } in twins(&root, &kinds) {
         compared += 1;
         let comparison = Comparison {
             old: &old,
@@ -61,7 +75,7 @@ fn twins_are_compared_and_their_differences_are_found() {
             let object = kiln_value::json::to_string(&found.input.object);
             report += &format!(
                 "{}: {:?} {} x{}: {object}\n    old {} {:?}\n    new {} {:?}\n",
-                file("cel"),
+                name,
                 found.kind,
                 found.input.operation.as_str(),
                 found.count,

@@ -2,14 +2,24 @@
 
 use kiln_cel::{Env, Type};
 use kiln_fields::validating::CEL_RULE;
+use kiln_object::Gvk;
 use kiln_rules::{Expressions, Params, Script, Unmet, ValidateCheck};
 use kiln_value::Str;
 
 use super::admission::{param_kind, param_ref};
 use super::expressions::{self, ExpectedType};
 use super::head;
+use super::object_literals;
 use super::validating::{EXPRESSION_COST, validations};
 use crate::document_reader::DocumentNode;
+
+/// Warns about fields of the trigger that expressions read, and that none of these kinds has.
+pub(crate) fn check_reads(node: &DocumentNode<'_, '_>, script: &Script, kinds: &[Gvk]) {
+    let Some(fields) = node.any_fields() else { return };
+    for list in ["variables", "expressions"] {
+        object_literals::check_reads_of(fields.get(list), &script.env, kinds);
+    }
+}
 
 /// Compiles `validate.cel` of a rule, with its `celPreconditions`.
 pub(crate) fn compile(

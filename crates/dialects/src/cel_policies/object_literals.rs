@@ -48,8 +48,11 @@ pub(super) fn check_reads(node: &DocumentNode<'_, '_>, env: &Env, kinds: &[Gvk])
                     continue;
                 }
                 let place = part_of(&node.report.place(&node.path), source, span.range());
+                // Kubernetes' words, with which it warns about such expressions of its own policies.
+                let name = fields.get(slip.path.segments().len() - 1).copied().unwrap_or_default();
+                let message = format!("undefined field '{name}'; {}", slip.message);
                 told.push(slip.path);
-                node.report.add(Diagnostic::warning(slip.message).at(place).hint(slip.hint));
+                node.report.add(Diagnostic::warning(message).at(place).hint(slip.hint));
             }
         }
     }

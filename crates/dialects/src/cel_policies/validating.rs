@@ -15,10 +15,12 @@ use super::delivery::{self, VariantGuard};
 use super::expressions::{self, ExpectedType};
 use super::head::{self, Head, PolicyBody, PolicyKindRules};
 use super::mutating::{check_failure_policy, lifecycle};
+use super::object_literals;
 use super::pod_controllers;
 use super::variants;
 use crate::Compiled;
 use crate::document_reader::{DocumentFields, DocumentNode, Report};
+use crate::generated_object_fields;
 
 static RULES: PolicyKindRules = PolicyKindRules {
     document: &table::VALIDATING_POLICY,
@@ -135,6 +137,12 @@ fn policy(head: &Head<'_, '_>, report: &Report<'_>, kinds: &Kinds) -> Option<Pol
         Payload::Kubernetes => head.annotations(&env),
         _ => Vec::new(),
     };
+    let checked =
+        constraints.as_ref().and_then(|it| generated_object_fields::filtered(&it.include, kinds));
+    for list in ["variables", "matchConditions", "validations"] {
+        let checked = checked.as_deref().unwrap_or_default();
+        object_literals::check_reads_of(head.spec.get(list), &env, checked);
+    }
     let script = head::script(env, variables, conditions, annotations, Unmet::Skip);
     let scored = report.document().value().str_at(["metadata", "annotations", SCORED]);
     let program = Validate {

@@ -12,7 +12,7 @@ use kiln_value::{Key, Map, Path, Str};
 use kiln_variables::Template;
 use kiln_yaml::Document;
 
-use crate::cel_policies::request_facts;
+use crate::cel_policies::{in_rules, request_facts};
 use crate::delivery::{background, report_words};
 use crate::document_reader::{DocumentNode, Report};
 use crate::generated_object_fields;
@@ -207,7 +207,8 @@ fn compile_rule(
     };
     let background = doc.background && !doc.rules.iter().any(has_targets);
     let fired_by = generated_object_fields::filtered(&head.include.filters, kinds);
-    let mut variables = VariableCheck::new(block.report, &rule.name, background).fired_by(fired_by);
+    let mut variables =
+        VariableCheck::new(block.report, &rule.name, background).fired_by(fired_by.clone());
     variables.context(&head.context);
     variables.guard(head.guard.as_ref());
     let mut script = None;
@@ -222,6 +223,10 @@ fn compile_rule(
                 script = made.map(|made| Arc::new(*made));
                 validate::every_kind(doc, &head.include, &program);
                 remarks::validate(doc, rule, &head.include);
+                let cel = block.any_fields().and_then(|fields| fields.get("cel"));
+                if let (Some(cel), Some(script)) = (cel, script.as_deref()) {
+                    in_rules::check_reads(&cel, script, fired_by.as_deref().unwrap_or_default());
+                }
                 variables.validate(&program);
                 (Program::Validate(program), KEPT)
             }

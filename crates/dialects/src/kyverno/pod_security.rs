@@ -96,16 +96,15 @@ fn exclusion(node: &DocumentNode<'_, '_>, level: Option<Level>) -> Option<Exclus
             "remove it: baseline does not have this control",
         );
     }
+    // Kyverno leaves `validate` out.
+    let path = |field: &str| node.path.join(field).to_string().replace(".validate.", ".");
     match (&field, values.is_empty()) {
         (Some(_), true) => node.error_with(
-            format!("{}: Forbidden: values is required", node.path.join("values")),
+            format!("{}: Forbidden: values is required", path("values")),
             "add the values that are allowed",
         ),
         (None, false) => node.error_with(
-            format!(
-                "{}: Forbidden: restrictedField is required",
-                node.path.join("restrictedField")
-            ),
+            format!("{}: Forbidden: restrictedField is required", path("restrictedField")),
             "add the field that may have the values",
         ),
         _ => {}

@@ -200,7 +200,7 @@ fn what_is_wrong_is_said_with_place_and_next_step() {
             rule(
                 "    match: {any: [{resources: {kinds: [Pod]}}]}\n    preconditions: {all: [{key: a, operator: Equls, value: b}]}\n",
             ),
-            "8:46: unknown operator \"Equls\" (did you mean \"Equals\"?)",
+            "8:46: entered value of `operator` is invalid: \"Equls\" (did you mean \"Equals\"?)",
         ),
         (
             spec("generateExistingOnPolicyUpdate: true"),

@@ -72,7 +72,7 @@ fn what_expressions_write_into_built_in_kinds_is_held_to_their_fields() {
                 "deployments",
                 "Object{metadata: Object.metadata{labels: {\"a\": string(object.metadata.nmae)}}}",
             ),
-            "10:89: a Deployment has no field metadata.nmae (did you mean \"name\"?)",
+            "10:89: undefined field 'nmae'; a Deployment has no field metadata.nmae (did you mean \"name\"?)",
         ),
         (
             operations("\"/spec/replicaz\""),
@@ -108,7 +108,19 @@ fn what_a_built_in_kind_does_not_have_is_told() {
             made(
                 "apiVersion: extensions/v1beta1, kind: NetworkPolicy, name: made, namespace: x, data: {spec: {}}",
             ),
-            "8:15: rule r: NetworkPolicy is not served as extensions/v1beta1 (write `apiVersion: networking.k8s.io/v1`)",
+            "8:28: rule r: NetworkPolicy is not served as extensions/v1beta1 (write `apiVersion: networking.k8s.io/v1`)",
+        ),
+        (
+            rule(
+                "    match: {any: [{resources: {kinds: [Pod, apps/v2/Deployment]}}]}\n    validate: {message: m, pattern: {kind: '?*'}}\n",
+            ),
+            "7:45: rule r: Deployment is not served as apps/v2 (write apps/v1/Deployment)",
+        ),
+        (
+            rule(
+                "    match: {any: [{resources: {kinds: [Pod]}}, {resources: {kinds: [apps/v1/Deploymnet]}}]}\n    validate: {message: m, pattern: {kind: '?*'}}\n",
+            ),
+            "7:69: rule r: no kind \"Deploymnet\" is known (did you mean \"Deployment\"? if not, give its definition along)",
         ),
         (
             made("apiVersion: v1, kind: ConfigMap, name: made, namespace: x, data: {ZOO: a}"),
@@ -333,4 +345,48 @@ fn fields_without_effect_that_rules_may_depend_on_are_named() {
         "8:5: imageExtractors has no effect in Kiln: `images` holds the images of Pods and of their controllers (read images of \
          other kinds from request.object, completed with image_normalize)",
     )]);
+}
+
+#[test]
+fn checks_in_cel_that_read_what_no_kind_has_are_named() {
+    let in_a_rule = |kinds: &str, expression: &str| {
+        rule(&format!(
+            "    match: {{any: [{{resources: {{kinds: [{kinds}]}}}}]}}\n    validate:\n      cel:\n        \
+             expressions:\n        - expression: \"{expression}\"\n"
+        ))
+    };
+    let alone = |resources: &str, expression: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: ValidatingPolicy\nmetadata: {{name: p}}\nspec:\n  \
+             matchConstraints:\n    resourceRules: [{{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], \
+             resources: [{resources}]}}]\n  validations:\n  - expression: \"{expression}\"\n"
+        )
+    };
+    check_all(&[
+        (
+            in_a_rule("Deployment", "object.replicas > 1"),
+            "11:30: undefined field 'replicas'; a Deployment has no field replicas (the fields here are metadata, spec, status)",
+        ),
+        (
+            in_a_rule("Secret", "!has(object.automountServiceAccountToken)"),
+            "11:35: undefined field 'automountServiceAccountToken'; a Secret has no field automountServiceAccountToken (put it below data, one level deeper: data: {automountServiceAccountToken: …})",
+        ),
+        (
+            alone("deployments", "object.spec.replicaz > 1"),
+            "8:29: undefined field 'replicaz'; a Deployment has no field spec.replicaz (did you mean \"replicas\"?)",
+        ),
+    ]);
+    // What one of the kinds has, what is optional, and what a loop calls by the name.
+    for policy in [
+        in_a_rule("Deployment, Secret", "has(object.type) || object.spec.replicas > 1"),
+        in_a_rule("Deployment", "object.?replicas.orValue(2) > 1"),
+        in_a_rule("Deployment", "[{'replicas': 2}].all(object, object.replicas > 1)"),
+        in_a_rule("Deployment, example.com/v1/Shop", "object.replicas > 1"),
+        alone(
+            "deployments, statefulsets",
+            "object.spec.?serviceName.orValue('') == '' || object.spec.serviceName != 'a'",
+        ),
+    ] {
+        assert_eq!(messages(&compiled(&policy)), [""; 0], "{policy}");
+    }
 }

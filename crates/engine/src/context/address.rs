@@ -46,7 +46,8 @@ impl AddressKind {
         match self {
             AddressKind::ApiPath => "urlPath",
             AddressKind::Service => "the address of a service",
-            AddressKind::Expression => "an expression",
+            // Kyverno's words.
+            AddressKind::Expression => "jmespath value",
         }
     }
 }

@@ -6,7 +6,7 @@ use kiln_pattern::Fix;
 use kiln_rules::{
     Actions, Exception, Exempts, Operation, Payload, PodSecurity, Script, Validate, ValidateCheck,
 };
-use kiln_value::Value;
+use kiln_value::{Str, Value};
 
 use super::{Evaluation, evaluate_except, skipped_by};
 use crate::context::Context;
@@ -211,6 +211,8 @@ impl Evaluation<'_> {
         let before = Event {
             operation: Some(Operation::Create),
             matched_as: Operation::Create,
+            // A rule about a subresource says nothing of how an object came about.
+            subresource: Str::default(),
             object: Some(old.clone()),
             old_object: None,
             user: Some(User::default()),

@@ -16,7 +16,6 @@ pub const CARRIES: &str = "kiln.dev/carries";
 /// What only a request knows: who did what. It is joined to the change that it makes, if it makes one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedRequest {
-    /// The operation.
     pub operation: Operation,
     /// The kind of the object; for a subresource, of its parent.
     pub kind: Gvk,
@@ -24,7 +23,6 @@ pub struct ObservedRequest {
     pub subresource: Str,
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: Str,
-    /// The name.
     pub name: Str,
     /// What was sent.
     pub object: Option<Value>,

@@ -13,12 +13,15 @@ impl Modifying<'_> {
     pub(crate) fn holds(&self, object: &Value) -> Result<bool, Failure> {
         let seen = self.seen(object);
         for item in &self.program.items {
-            let (held, why) = self.item(item, &seen)?;
+            let (held, found) = self.item(item, &seen)?;
             let held = held != item.negate;
             self.shared.tracer.note(|| TraceStep {
                 what: described(item),
                 answer: TraceAnswer::from(held),
-                why: Some(if item.negate { format!("{why}; negated") } else { why }),
+                why: Some(match (found_in_words(&found), item.negate) {
+                    (why, true) => format!("{why}; negated"),
+                    (why, false) => why,
+                }),
                 steps: Vec::new(),
             });
             if !held {
@@ -28,8 +31,12 @@ impl Modifying<'_> {
         Ok(true)
     }
 
-    /// Whether an item holds before it is negated, and why.
-    fn item(&self, item: &MatchItem, seen: &Value) -> Result<(bool, String), Failure> {
+    /// Whether an item holds before it is negated, and what it looked at.
+    fn item(
+        &self,
+        item: &MatchItem,
+        seen: &Value,
+    ) -> Result<(bool, Result<Item, kiln_jsonpath::Error>), Failure> {
         let result = match item.select.evaluate(seen, &self.path_limits()) {
             Ok(result) => result,
             Err(error) if error.kind() == ErrorKind::Limit => {
@@ -37,40 +44,46 @@ impl Modifying<'_> {
                 return Err(failure.at(&item.path));
             }
             // KubeMod: what cannot be looked at does not match.
-            Err(error) => return Ok((false, error.to_string())),
+            Err(error) => return Ok((false, Err(error))),
         };
-        let why = |item: &Item| match item {
-            Item::Undefined => "it is undefined".to_owned(),
-            item => {
-                let mut text = item.text();
-                if let Some((end, _)) = text.char_indices().nth(60) {
-                    text.truncate(end);
-                    text.push('…');
-                }
-                format!("it is {text}")
-            }
-        };
-        if let Item::Value(Value::Bool(verdict)) = result {
-            return Ok((verdict, why(&result)));
+        Ok((is_as_wanted(item, &result), Ok(result)))
+    }
+}
+
+fn is_as_wanted(item: &MatchItem, result: &Item) -> bool {
+    if let Item::Value(Value::Bool(verdict)) = result {
+        return *verdict;
+    }
+    if result.is_nothing() {
+        return false;
+    }
+    let Some(elements) = result.elements() else { return passes(&item.test, result) };
+    let mut present = elements.iter().filter(|element| **element != Item::Undefined);
+    match item.quantifier {
+        Quantifier::Any => present.any(|element| passes(&item.test, element)),
+        Quantifier::All => {
+            let mut some = false;
+            present.all(|element| {
+                some = true;
+                passes(&item.test, element)
+            }) && some
         }
-        if result.is_nothing() {
-            return Ok((false, why(&result)));
-        }
-        let Some(elements) = result.elements() else {
-            return Ok((passes(&item.test, &result), why(&result)));
-        };
-        let mut present = elements.iter().filter(|element| **element != Item::Undefined);
-        let held = match item.quantifier {
-            Quantifier::Any => present.any(|element| passes(&item.test, element)),
-            Quantifier::All => {
-                let mut some = false;
-                present.all(|element| {
-                    some = true;
-                    passes(&item.test, element)
-                }) && some
+    }
+}
+
+/// Only traces ask: of an item that holds, its text would be made for nothing.
+fn found_in_words(found: &Result<Item, kiln_jsonpath::Error>) -> String {
+    match found {
+        Err(error) => error.to_string(),
+        Ok(Item::Undefined) => "it is undefined".to_owned(),
+        Ok(item) => {
+            let mut text = item.text();
+            if let Some((end, _)) = text.char_indices().nth(60) {
+                text.truncate(end);
+                text.push('…');
             }
-        };
-        Ok((held, why(&result)))
+            format!("it is {text}")
+        }
     }
 }
 

@@ -4,15 +4,17 @@ use std::cell::RefCell;
 use std::time::UNIX_EPOCH;
 
 use kiln_cel::{
-    Host, HostError, HostResult, HttpRequest, HttpResponse, Resource, ResourceRef, Timestamp,
+    Authorization, AuthorizationCheck, Host, HostError, HostResult, HttpRequest, HttpResponse,
+    Resource, ResourceRef, Timestamp,
 };
 use kiln_object::{GroupVersion, Gvk, ObjectId, Selector};
 use kiln_rules::{Method, Scope, usual_plural};
-use kiln_value::{Map, Str, Value};
+use kiln_value::{Map, Str, Value, value};
 use kiln_yaml::{Document, ReadOptions, read_bytes};
 
 use super::read_log::ReadLog;
 use crate::context::EvalShared;
+use crate::input::event::User;
 use crate::input::external_data::{ExternalDataError, ServiceRequest};
 use crate::input::view::ReadError;
 use crate::output::failure::Failure;
@@ -22,6 +24,8 @@ use crate::protected_namespaces;
 pub(super) struct CelHost<'h> {
     pub(super) shared: &'h EvalShared<'h>,
     pub(super) read_log: &'h RefCell<ReadLog>,
+    /// Who sent the request, when that is known.
+    pub(super) user: Option<&'h User>,
 }
 
 impl CelHost<'_> {
@@ -210,6 +214,33 @@ impl Host for CelHost<'_> {
         self.shared.eval_env.external_data.image(image).map_err(|error| self.external_data(error))
     }
 
+    fn authorize(&mut self, check: &AuthorizationCheck) -> HostResult<Authorization> {
+        if let Scope::Namespace(own) = self.shared.gate.scope
+            && (check.path.is_some() || check.namespace != own.as_str())
+        {
+            return Err(HostError::new(format!(
+                "policies of a namespace may only ask about permissions in it, which is {own}"
+            )));
+        }
+        let Some(review) = access_review(check, self.user) else {
+            return Err(HostError::new("authorization is not available here: no user is known"));
+        };
+        self.count()?;
+        let posted = self.shared.eval_env.external_data.post(ACCESS_REVIEWS, &review);
+        let status = posted.map_err(|error| {
+            let mut error = self.external_data(error);
+            error.message = format!("authorization is not available here: {}", error.message);
+            error
+        })?;
+        let status = status.get("status").cloned().unwrap_or_default();
+        let text = |key: &str| status.str_at([key]).filter(|text| !text.is_empty());
+        Ok(Authorization {
+            allowed: status.get("allowed").and_then(Value::as_bool) == Some(true),
+            reason: text("reason").unwrap_or_default().to_owned(),
+            error: text("evaluationError").map(str::to_owned),
+        })
+    }
+
     fn parse_yaml(&mut self, text: &str) -> HostResult<Value> {
         let documents = read_bytes("yaml.parse", text.as_bytes(), ReadOptions::kubernetes())
             .map_err(|error| HostError::new(error.to_string()))?;
@@ -232,6 +263,54 @@ impl Host for CelHost<'_> {
         let bits = self.shared.eval_env.sources.random();
         bits.ok_or_else(|| HostError::new("random numbers are not available here"))
     }
+}
+
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// What the API server is asked about a permission; none if it is not known of whom.
+fn access_review(check: &AuthorizationCheck, user: Option<&User>) -> Option<Value> {
+    let mut spec = match (&check.service_account, user) {
+        (Some((namespace, name)), _) => value!({
+            "user": format!("system:serviceaccount:{namespace}:{name}"),
+            "groups": [
+                "system:serviceaccounts",
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated",
+            ],
+        }),
+        (None, Some(user)) => {
+            let groups = user.groups.iter().map(|group| Value::from(group.as_str()));
+            value!({
+                "user": user.username.as_str(), "uid": user.uid.as_str(),
+                "groups": Value::from_iter(groups), "extra": Value::Map(user.extra.clone()),
+            })
+        }
+        (None, None) => return None,
+    };
+    let (key, attributes) = match &check.path {
+        Some(path) => {
+            ("nonResourceAttributes", value!({"path": path.as_str(), "verb": check.verb.as_str()}))
+        }
+        None => {
+            let mut attributes = value!({
+                "group": check.group.as_str(), "version": "*", "resource": check.resource.as_str(),
+                "subresource": check.subresource.as_str(), "namespace": check.namespace.as_str(),
+                "name": check.name.as_str(), "verb": check.verb.as_str(),
+            });
+            for (key, selector) in
+                [("fieldSelector", &check.field_selector), ("labelSelector", &check.label_selector)]
+            {
+                if !selector.is_empty() {
+                    let _ = attributes.set([key, "rawSelector"], selector.as_str());
+                }
+            }
+            ("resourceAttributes", attributes)
+        }
+    };
+    let _ = spec.set([key], attributes);
+    Some(value!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec,
+    }))
 }
 
 /// Whether a text leads no further than one step of a path.

@@ -99,7 +99,7 @@ pub(crate) fn in_session<T>(
     run: impl FnOnce(&mut ScriptSession<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let read_log = RefCell::default();
-    let mut host = CelHost { shared, read_log: &read_log };
+    let mut host = CelHost { shared, read_log: &read_log, user: bound.event.user.as_ref() };
     // What earlier sessions of the evaluation have spent is gone.
     let steps = shared.eval_env.limits.steps.saturating_sub(shared.counters.steps());
     let expression = script.expression_cost.map_or(steps, |cost| cost.min(steps));

@@ -81,8 +81,6 @@ impl Data {
         };
         Data(record(named, entries))
     }
-
-    /// A list.
     pub fn list(items: impl IntoIterator<Item = Data>) -> Self {
         Data(Dyn::list(items.into_iter().map(|item| item.0).collect()))
     }
@@ -135,8 +133,6 @@ impl Data {
             _ => None,
         }
     }
-
-    /// Whether it is a map.
     pub fn is_map(&self) -> bool {
         matches!(self.0, Dyn::Map(_))
     }

@@ -64,7 +64,7 @@ pub(crate) struct Config {
 }
 
 static DEFAULTS: LazyLock<Config> =
-    LazyLock::new(|| Config::from(read_table(include_str!("../../data/field-specs.txt"))));
+    LazyLock::new(|| Config::in_order(read_table(include_str!("../../data/field-specs.txt"))));
 
 /// `templateLabels` of releases that label claims with templates.
 static TEMPLATES_WITH_CLAIMS: LazyLock<Arc<Specs>> = LazyLock::new(|| {
@@ -97,6 +97,25 @@ impl Config {
     /// The content of a configuration file.
     pub(crate) fn from_value(value: &Value) -> std::result::Result<Self, decode::DecodeError> {
         decode::known::<ConfigFile>(value).map(Config::from)
+    }
+
+    /// The content of a file that is in order already. The table of defaults is stored so: sorting it took 0.7 of
+    /// the 15 million instructions of building one Service (without optimization).
+    fn in_order(file: ConfigFile) -> Self {
+        Config {
+            name_prefix: Arc::new(file.name_prefix),
+            name_suffix: Arc::new(file.name_suffix),
+            namespace: Arc::new(file.namespace),
+            common_labels: Arc::new(file.common_labels),
+            labels: Arc::new(file.labels),
+            template_labels: Arc::new(file.template_labels),
+            volume_claim_template_labels: Arc::new(file.volume_claim_template_labels),
+            common_annotations: Arc::new(file.common_annotations),
+            name_reference: Arc::new(file.name_reference),
+            var_reference: Arc::new(file.var_reference),
+            images: Arc::new(file.images),
+            replicas: Arc::new(file.replicas),
+        }
     }
 
     /// Adds what another layer declares.
@@ -198,30 +217,28 @@ fn sort_name_back_references(references: &mut [NameBackReferences]) {
 
 impl From<ConfigFile> for Config {
     fn from(mut file: ConfigFile) -> Self {
-        let sorted = |mut specs: Specs| {
-            sort_specs(&mut specs);
-            Arc::new(specs)
-        };
-        sort_name_back_references(&mut file.name_reference);
-        Config {
-            name_prefix: sorted(file.name_prefix),
-            name_suffix: sorted(file.name_suffix),
-            namespace: sorted(file.namespace),
-            common_labels: sorted(file.common_labels),
-            labels: sorted(file.labels),
-            template_labels: sorted(file.template_labels),
-            volume_claim_template_labels: sorted(file.volume_claim_template_labels),
-            common_annotations: sorted(file.common_annotations),
-            name_reference: Arc::new(file.name_reference),
-            var_reference: sorted(file.var_reference),
-            images: sorted(file.images),
-            replicas: sorted(file.replicas),
+        for specs in [
+            &mut file.name_prefix,
+            &mut file.name_suffix,
+            &mut file.namespace,
+            &mut file.common_labels,
+            &mut file.labels,
+            &mut file.template_labels,
+            &mut file.volume_claim_template_labels,
+            &mut file.common_annotations,
+            &mut file.var_reference,
+            &mut file.images,
+            &mut file.replicas,
+        ] {
+            sort_specs(specs);
         }
+        sort_name_back_references(&mut file.name_reference);
+        Config::in_order(file)
     }
 }
 
 /// Reads the table of defaults. It is part of the program, so a wrong line is a wrong program.
-fn read_table(table: &str) -> ConfigFile {
+fn read_table(table: &'static str) -> ConfigFile {
     let mut file = ConfigFile::default();
     let mut section = "";
     for line in table.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -232,7 +249,7 @@ fn read_table(table: &str) -> ConfigFile {
         let mut words = line.split(' ');
         let mut word = || match words.next() {
             None | Some("-") => Str::default(),
-            Some(word) => Str::new(word),
+            Some(word) => Str::new_static(word),
         };
         let path = word();
         let (kind, group, version, create) = (word(), word(), word(), word() == "create");
@@ -426,6 +443,8 @@ mod tests {
         ));
         // What the shortcut for the defaults relies on.
         let again = Config::from(read_table(include_str!("../../data/field-specs.txt")));
+        // The table is in order.
+        assert_eq!(format!("{:?}", *DEFAULTS), format!("{again:?}"));
         let mut merged = Config::default();
         merged.merge(&again).unwrap();
         assert_eq!(format!("{merged:?}"), format!("{again:?}"));

@@ -139,6 +139,12 @@ impl Requirement {
         &self.values
     }
 
+    /// Whether the label must be there, with one of the values.
+    fn asks_for_a_value(&self) -> bool {
+        use SelectorOperator::{DoubleEquals, Equals, In};
+        matches!(self.operator, In | Equals | DoubleEquals)
+    }
+
     /// Whether it holds for the value of its label, `None` if there is no such label.
     fn holds(&self, label: Option<&str>) -> bool {
         let listed = |label: &str| self.values.iter().any(|value| value == label);

@@ -52,6 +52,13 @@ impl WildcardSelector {
         Ok(WildcardSelector { plain: Selector::new(requirements), patterns })
     }
 
+    /// The labels that every selected object has, each with its possible values. Those of pairs with wildcards are left
+    /// out.
+    pub fn required_labels(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let requirements = self.plain.requirements().iter();
+        requirements.filter(|one| one.asks_for_a_value()).map(|one| (one.key(), one.values()))
+    }
+
     /// Whether it selects an object with these labels.
     ///
     /// # Errors

@@ -227,6 +227,8 @@ pub(super) fn merge<S: ApplyShape>(
         }
         Form::List(items, elements) => {
             let (left, right) = (list_of(live), list_of(applied));
+            // Walking two empty lists would give nothing, and the field would vanish; as a leaf, an empty list that is
+            // applied over null is an empty list, and null over an empty one is null.
             if left.is_empty() && right.is_empty() {
                 return leaf();
             }
@@ -237,6 +239,8 @@ pub(super) fn merge<S: ApplyShape>(
             if left.is_none_or(Map::is_empty) && right.is_none_or(Map::is_empty) {
                 return leaf();
             }
+            // Live fields first and in their order: applying the same again must give the same bytes, whatever order the
+            // manager writes them in, or every application would look like a change to those who compare texts.
             let mut out = Map::new();
             for (key, value) in left.into_iter().flat_map(Map::iter) {
                 let other = right.and_then(|right| right.get(key));

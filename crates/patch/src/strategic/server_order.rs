@@ -99,6 +99,7 @@ fn merge_maps<'s>(
             Some(&at) => {
                 let old = std::mem::take(&mut merged[at]);
                 let new = merge.value(old, element, items, &trail.then(at))?;
+                // An element stays where it is even when nothing is left of it, since `places` has its index.
                 merged[at] = new.unwrap_or_else(Value::map);
             }
             None => {
@@ -148,7 +149,8 @@ fn order(
     Ok(result)
 }
 
-/// Beyond this many, elements of unknown order are not moved one by one.
+/// Beyond this many, elements of unknown order are not moved one by one: that is quadratic, and patches come from users.
+/// What is not in the live list then goes first, in the order of the patch.
 const INSERTED: usize = 1_000;
 
 /// Sorts the elements that the wanted order does not name as the live list has them.

@@ -3,6 +3,7 @@
 use kiln_value::Path;
 
 use super::{CheckFinding, Values, containers, forbidden, plural, pod_security, quoted};
+use crate::level::PodSecurityVersion;
 use crate::pod::Pod;
 use crate::violation::{BadValue, FieldError};
 
@@ -23,6 +24,12 @@ const SAFE_SYSCTLS: [(u16, &str); 14] = [
     (37, "net.ipv4.tcp_slow_start_after_idle"),
     (37, "net.ipv4.tcp_notsent_lowat"),
 ];
+
+/// The kernel settings that are safe in a version.
+pub fn safe_sysctls(version: PodSecurityVersion) -> impl Iterator<Item = &'static str> {
+    let in_force = SAFE_SYSCTLS.iter().filter(move |(since, _)| version.reaches(*since));
+    in_force.map(|(_, name)| *name)
+}
 
 pub(super) fn namespaces(pod: &Pod<'_>) -> Option<CheckFinding> {
     let all =

@@ -6,6 +6,9 @@ mod profiles;
 mod users;
 mod volumes;
 
+pub use host::safe_sysctls;
+pub use privileges::DEFAULT_CAPABILITIES;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;

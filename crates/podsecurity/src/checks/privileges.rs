@@ -6,7 +6,8 @@ use super::{
 use crate::pod::Pod;
 use crate::violation::{BadValue, FieldError};
 
-const DEFAULT_CAPABILITIES: [&str; 13] = [
+/// The capabilities that containers may add by the baseline level.
+pub const DEFAULT_CAPABILITIES: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
     "DAC_OVERRIDE",

@@ -8,10 +8,11 @@ use kiln_cleanup::{Judge, Judgement};
 use kiln_cluster::{ApiError, Call, Reason, Reply};
 use kiln_controller::AccessCheck;
 use kiln_engine::{
-    AccessRequest, Effect, EvalEnv, Event, ExternalData, ExternalDataError, Globals, ListPage,
-    ListQuery, ReadError, ServiceRequest, User, View, WithGlobals,
+    AccessRequest, EvalEnv, ExternalData, ExternalDataError, Globals, ListPage, ListQuery,
+    ReadError, ServiceRequest, User, View, WithGlobals,
 };
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
+use kiln_replica::cleanup::{is_kept, judge};
 use kiln_rules::{PolicyId, Rule};
 use kiln_services::Services;
 use kiln_value::{Str, Value};
@@ -57,9 +58,7 @@ pub(super) struct LiveJudge {
 
 impl Judge for LiveJudge {
     fn judge(&self, rule: &Rule, object: &Value) -> Judgement {
-        let Ok(id) = ObjectId::of(object) else { return Judgement::Keep };
-        let mut filters = self.settings.filters.iter();
-        if filters.any(|filter| filter.matches(&id.gvk, &id.namespace, &id.name)) {
+        if is_kept(&self.settings, object) {
             return Judgement::Keep;
         }
         let services = OnceServices { services: &self.services, reads: &self.reads };
@@ -73,27 +72,7 @@ impl Judge for LiveJudge {
             protected_namespaces: &self.settings.protected_namespaces,
             home: &self.settings.namespace,
         };
-        let event = Event::existing(object.clone());
-        let Some(outcome) = self.stored.cleanup.evaluate_rule(&rule.id, &event, &eval_env) else {
-            // The policy is gone.
-            return Judgement::Keep;
-        };
-        if let Some(failure) = outcome.failures.first() {
-            return Judgement::Failed(failure.message.clone());
-        }
-        let deletes =
-            outcome.effects.iter().any(|effect| matches!(effect, Effect::DeleteObject(_)));
-        let warnings = outcome.effects.iter().filter_map(|effect| match effect {
-            Effect::Warn(warning) => Some(warning.message.clone()),
-            _ => None,
-        });
-        match deletes {
-            true => {
-                let warnings: Vec<String> = warnings.collect();
-                Judgement::Delete((!warnings.is_empty()).then(|| warnings.join("; ")))
-            }
-            false => Judgement::Keep,
-        }
+        judge(&self.stored.cleanup, rule, object, &eval_env)
     }
 }
 

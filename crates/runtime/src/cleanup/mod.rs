@@ -13,17 +13,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
-use kiln_admission::access;
-use kiln_cleanup::{
-    Cleaner, CleanupEvent, CleanupPolicy, CleanupReply, CleanupRequest, Todo, target_kinds,
-};
-use kiln_cluster::{ApiError, Call, ObjectPatch, Reason, Reply};
-use kiln_object::{Kinds, ObjectId, metadata};
-use kiln_rules::{Policy, Propagation};
+use kiln_cleanup::{Cleaner, CleanupEvent, CleanupReply, CleanupRequest, Todo};
+use kiln_cluster::{ApiError, Call, Reason, Reply};
+use kiln_object::{Kinds, ObjectId};
+use kiln_replica::cleanup::{Lacks, cleanup_policies, lacking, status_patch};
+use kiln_rules::Propagation;
 use kiln_services::Services;
-use kiln_text::Time;
-use kiln_value::{Value, value};
+use kiln_value::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -35,7 +31,6 @@ use crate::events::Happened;
 use crate::lease::TermEnd;
 use crate::policy_store::Registry;
 use crate::state::AppState;
-use crate::status::timed;
 use crate::supervisor::caught;
 use crate::tasks::{answer_or, call};
 
@@ -50,8 +45,6 @@ const LOOK: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_secs(5);
 
 type Answered = (u64, Result<CleanupReply, ApiError>);
-/// What the permissions of a policy's account are found to lack.
-type Lacks = HashMap<ObjectId, Vec<String>>;
 
 /// Deletes objects until the term is over, or the process is to end. After a panic it begins again: what ran last is in the
 /// status of policies, and what is due is due then.
@@ -101,7 +94,7 @@ async fn run_policies(shared: AppState, fence: Arc<Fence>) {
         let stored = registry.borrow_and_update().clone();
         let known = kinds.borrow_and_update().clone();
         if is_stale && stored.complete {
-            let policies = driver.policies(&stored, &known);
+            let policies = cleanup_policies(&stored, &known, &driver.lacks);
             driver.cleaner.set_policies(policies);
         }
         if stored.complete {
@@ -154,32 +147,6 @@ struct Driver {
 }
 
 impl Driver {
-    /// The policies that are stored, as the cleaner takes them.
-    fn policies(&self, stored: &Registry, kinds: &Kinds) -> Vec<CleanupPolicy> {
-        let scheduled = stored.policies.iter().filter_map(|policy| {
-            let compiled = policy.compiled.as_ref().ok().filter(|policy| policy.is_scheduled())?;
-            let rule = compiled.rules.iter().find(|rule| rule.program.is_scheduled())?;
-            let object = &policy.object;
-            let time = |path: &[&str]| {
-                let text = object.str_at(path.iter().copied())?;
-                Some(Time::parse_rfc3339(text).ok()?.unix())
-            };
-            let generation = object.get_path(["metadata", "generation"]).and_then(Value::as_i64);
-            Some(CleanupPolicy {
-                object: policy.id.clone(),
-                uid: metadata::uid(object).unwrap_or_default().into(),
-                generation: generation.unwrap_or(0),
-                created: time(&["metadata", "creationTimestamp"]).unwrap_or(0),
-                last_run: time(&["status", "lastExecutionTime"]),
-                status: object.get("status").cloned().unwrap_or(Value::Null),
-                kinds: target_kinds(rule, kinds),
-                rule: Arc::clone(rule),
-                lacks: self.lacks.get(&policy.id).cloned().unwrap_or_default(),
-            })
-        });
-        scheduled.collect()
-    }
-
     /// Begins what is due, and tells what happened.
     fn act(&mut self, answers: &mpsc::Sender<Answered>) {
         // Each of them catches its own panics.
@@ -321,11 +288,7 @@ async fn carry_out_todo(
             let registry = shared.registry.borrow().clone();
             let stored = registry.policies.iter().find(|stored| stored.id == *policy);
             let object = stored.map_or(Value::Null, |stored| stored.object.clone());
-            let patch = Call::Patch {
-                target: policy.clone(),
-                patch: ObjectPatch::Merge(value!({"status": timed(&object, status)})),
-                subresource: "status".into(),
-            };
+            let patch = status_patch(policy, &object, status, now());
             // The policies are the engine's own business, not that of the account that deletes.
             call(&shared.clients.controller, kinds, &patch, None, &shared.metrics, fence).await?;
             Ok(CleanupReply::Done)
@@ -345,7 +308,8 @@ async fn follow_permissions(shared: AppState, found: mpsc::Sender<Lacks>) {
             Some((&stored.id, policy))
         });
         for (id, policy) in sound {
-            let lacks = lacking(&shared, policy, &known).await;
+            let lacks =
+                lacking(&shared.clients.cleanup, &shared.options.settings(), policy, &known).await;
             if !lacks.is_empty() {
                 all.insert(id.clone(), lacks);
             }
@@ -361,35 +325,6 @@ async fn follow_permissions(shared: AppState, found: mpsc::Sender<Lacks>) {
         // Changes come in bursts.
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-}
-
-/// What the account of a policy may not do, in words.
-async fn lacking(shared: &AppState, policy: &Policy, kinds: &Kinds) -> Vec<String> {
-    let Ok(needs) = access::needs(policy, kinds) else { return Vec::new() };
-    let settings = shared.options.settings();
-    let mut allowed = Vec::new();
-    for question in access::questions(&needs) {
-        let review = question.to_value(&settings);
-        let attributes = review.get_path(["spec", "resourceAttributes"]).cloned();
-        // A question that is not answered is not a no: the run itself will tell.
-        let asked = is_permitted(shared, attributes.unwrap_or(Value::Null)).await;
-        allowed.push(asked.unwrap_or(true));
-    }
-    access::lacking(&needs, &allowed).verbs_and_kinds()
-}
-
-/// Where the account asks what it may do itself.
-const OWN_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-
-/// Whether the account that deletes may do something; none when the API server does not say.
-async fn is_permitted(shared: &AppState, attributes: Value) -> Option<bool> {
-    let review = value!({
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    });
-    let answer =
-        shared.clients.cleanup.send(Method::POST, OWN_REVIEWS, Some(&review), "").await.ok()?;
-    answer.get_path(["status", "allowed"]).and_then(Value::as_bool)
 }
 
 /// Carries out a call that reads.

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use kiln_cleanup::{Expired, TTL_LABEL, TtlQueue};
 use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, WatchEvent};
-use kiln_object::{Change, Gvk, Kind, Kinds, ObjectId, Selector};
+use kiln_object::{Change, Gvk, Kinds, ObjectId, Selector};
+use kiln_replica::cleanup::{LABEL_VERBS, asked, is_permitted, labelled_kinds};
 use kiln_rules::Propagation;
-use kiln_value::{Value, value};
+use kiln_value::Value;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::judge::described;
-use super::{is_permitted, read};
+use super::read;
 use crate::calls::delete_object;
 use crate::controller_loop::now;
 use crate::election::Fence;
@@ -252,18 +253,13 @@ async fn follow_kinds(shared: AppState, news: mpsc::Sender<News>) {
 
 /// The kinds whose objects may be listed, watched and deleted everywhere, each in the version that the server prefers.
 async fn permitted(shared: &AppState, kinds: &Kinds) -> Vec<Gvk> {
-    const VERBS: [&str; 3] = ["delete", "list", "watch"];
-    let is_meant = |kind: &&Kind| {
-        let preferred = kinds.preferred(kind.group(), kind.kind());
-        preferred.is_some_and(|preferred| preferred.version() == kind.version())
-            && VERBS.iter().all(|verb| kind.verbs().contains(verb))
-    };
     let mut found = Vec::new();
-    for kind in kinds.iter().filter(is_meant) {
+    for kind in labelled_kinds(kinds) {
         let mut may = true;
-        for verb in VERBS {
+        for verb in LABEL_VERBS {
             // Without an answer nothing is deleted.
-            may = may && is_permitted(shared, asked(kind, verb)).await == Some(true);
+            may =
+                may && is_permitted(&shared.clients.cleanup, asked(kind, verb)).await == Some(true);
             tokio::time::sleep(BETWEEN_QUESTIONS).await;
         }
         if may {
@@ -271,11 +267,4 @@ async fn permitted(shared: &AppState, kinds: &Kinds) -> Vec<Gvk> {
         }
     }
     found
-}
-
-/// The question whether something may be done with all objects of a kind.
-fn asked(kind: &Kind, verb: &str) -> Value {
-    value!({
-        "verb": verb, "group": kind.group(), "version": kind.version(), "resource": kind.plural(),
-    })
 }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kiln_admission::{ReviewRequest, ValidationResult};
+use kiln_admission::{DifferenceKind, ReviewRequest, ValidationResult};
 use kiln_engine::{EvalEnv, Globals, WithGlobals};
-use kiln_object::{Kinds, ObjectId, metadata};
+use kiln_object::Kinds;
 
 use super::AdmissionState;
 use super::review_pool::{ReviewPermit, YieldingServices};
@@ -109,6 +109,46 @@ pub(crate) fn after_answer(
     });
 }
 
+/// Compares the rules that a request reached with their shadows, when it is answered.
+pub(crate) fn compare_shadows(
+    told: &Told,
+    desk: Arc<AdmissionState>,
+    path: String,
+    request: ReviewRequest,
+) {
+    let shared = told.shared.clone();
+    let Ok(permit) = Arc::clone(&told.audits).try_acquire_owned() else {
+        shared.metrics.count("kiln_audits_dropped_total", &[]);
+        return;
+    };
+    let turns = told.turns.clone();
+    tokio::spawn(async move {
+        let kinds = shared.kinds.borrow().clone();
+        let evaluator = Evaluator::new(&shared, kinds, Arc::clone(&desk));
+        let deadline = Instant::now() + PATIENCE;
+        let compared = turns.take(move |turn| {
+            let results = evaluator.with_env(turn, deadline, |eval_env| {
+                desk.hooks.shadows(&path, &request, eval_env, &desk.settings)
+            });
+            (request, results)
+        });
+        let (request, results) = compared.await.unzip();
+        for result in results.into_iter().flatten() {
+            let [policy, shadow] = &result.names;
+            let word = result.difference.map_or("same", DifferenceKind::as_str);
+            let labels =
+                [("policy", policy.as_str()), ("shadow", shadow.as_str()), ("result", word)];
+            shared.metrics.count("kiln_shadow_requests_total", &labels);
+            if let Some(request) = request.as_ref().filter(|_| result.difference.is_some()) {
+                let object = CheckedObject::of(request, &shared.kinds.borrow());
+                // Events are for people: when there are too many of them, some are left out.
+                let _ = shared.news.happened.try_send(Happened::ShadowDiffers { object, result });
+            }
+        }
+        drop(permit);
+    });
+}
+
 /// Counts results of rules that change objects, and passes them on to reports.
 pub(crate) fn tell_changes(
     shared: &AppState,
@@ -145,15 +185,7 @@ fn count(shared: &AppState, request: &ReviewRequest, results: &[ValidationResult
 
 /// The object of a request.
 fn object_of(shared: &AppState, request: &ReviewRequest) -> CheckedObject {
-    let event = &request.event;
-    let namespace = match shared.kinds.borrow().is_namespaced(&event.kind) {
-        Some(false) => "",
-        _ => event.namespace.as_deref().unwrap_or_default(),
-    };
-    CheckedObject {
-        id: ObjectId::new(event.kind.clone(), namespace, &event.name),
-        uid: event.trigger().and_then(metadata::uid).map(Into::into),
-    }
+    CheckedObject::of(request, &shared.kinds.borrow())
 }
 
 /// Counts results, and passes them on to where users read of them.

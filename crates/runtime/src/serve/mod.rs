@@ -45,7 +45,7 @@ use crate::state::AppState;
 use crate::supervisor::{OnPanic, Supervisor};
 
 pub use server::ConnectionLimits;
-pub use tls::ClientAuthority;
+pub use tls::{ClientAuthority, TlsError};
 pub use update_request_limiter::CarrierLimits;
 pub(crate) use view::Machine;
 

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
-use kiln_admission::access::ACCESS_REVIEWS;
 use kiln_admission::authors::{AUTHOR_PATH, sign};
 use kiln_admission::policies::PolicyCheck;
 use kiln_admission::webhooks::{POLICY_PATH, TTL_PATH, is_served};
 use kiln_admission::{BadReview, ReviewRequest, Reviewed};
-use kiln_cleanup::{TTL_LABEL, Ttl};
-use kiln_cluster::{ApiError, Call, Reason, Reply};
+use kiln_cluster::{Call, Reason};
 use kiln_engine::Status;
-use kiln_object::{Kinds, ObjectId, metadata};
+use kiln_object::{Kinds, ObjectId};
+use kiln_replica::policy_review::permitted;
+use kiln_replica::ttl_review::ttl_response;
 use kiln_value::Value;
 use tokio::sync::Semaphore;
 
@@ -249,14 +249,12 @@ async fn answer(
         }
         Some(mut reviewed) => {
             tell(shared, &reviewed, &request);
-            let stored = tell_controller(shared, carriers, &mut reviewed, &request.uid).await;
-            if let Err(why) = stored.as_ref()
-                && reviewed.strict
-            {
-                let why = format!("cannot store the admission request as an UpdateRequest: {why}");
-                reviewed.response = kiln_admission::Response::failed(why);
+            keep_for_controller(shared, carriers, &mut reviewed, &request.uid).await;
+            let is_real = !request.event.request.dry_run;
+            if reviewed.shadowed && is_real {
+                audits::compare_shadows(told, Arc::clone(&audited), path.clone(), request.clone());
             }
-            if reviewed.audits && reviewed.response.is_allowed() && !request.event.request.dry_run {
+            if reviewed.audits && reviewed.response.is_allowed() && is_real {
                 audits::after_answer(told, audited, path, request.clone());
             }
             let outcome = outcome(&reviewed);
@@ -267,6 +265,11 @@ async fn answer(
             (reviewed.response, outcome)
         }
     };
+    log_refusal(&request, &response);
+    (json(response.to_bytes(&request.uid)), operation, outcome)
+}
+
+fn log_refusal(request: &ReviewRequest, response: &kiln_admission::Response) {
     if let Some(refusal) = &response.refusal {
         tracing::info!(
             kind = %request.event.kind, name = %request.event.name,
@@ -274,18 +277,6 @@ async fn answer(
             why = %refusal.message, "denied an admission request"
         );
     }
-    (json(response.to_bytes(&request.uid)), operation, outcome)
-}
-
-/// The answer about an object with the TTL label: one that cannot be read is warned of, in Kyverno's words.
-fn ttl_response(object: Option<&Value>) -> kiln_admission::Response {
-    let value = object.and_then(|object| metadata::label(object, TTL_LABEL));
-    let wrong = value.and_then(|value| Ttl::parse(value).err());
-    let warning = wrong.map(|why| {
-        format!("{TTL_LABEL} label value cannot be parsed as any recognizable format ({why})")
-    });
-    let warnings = warning.into_iter().collect();
-    kiln_admission::Response { warnings, ..kiln_admission::Response::allowed() }
 }
 
 fn outcome(reviewed: &Reviewed) -> &'static str {
@@ -295,6 +286,23 @@ fn outcome(reviewed: &Reviewed) -> &'static str {
         response if !response.is_allowed() => "refused",
         response if response.patch.is_some() => "patched",
         _ => "allowed",
+    }
+}
+
+/// Passes to the leader what only the request knows. Where rules cannot do without it and it cannot be stored, the request
+/// is refused if their policies say so.
+async fn keep_for_controller(
+    shared: &AppState,
+    carriers: &Carriers,
+    reviewed: &mut Reviewed,
+    identity: &str,
+) {
+    let stored = tell_controller(shared, carriers, reviewed, identity).await;
+    if let Err(why) = stored
+        && reviewed.strict
+    {
+        let why = format!("cannot store the admission request as an UpdateRequest: {why}");
+        reviewed.response = kiln_admission::Response::failed(why);
     }
 }
 
@@ -386,53 +394,12 @@ async fn policy(
         checked = check(&kinds);
         shared.rumours.spread();
     }
-    let asked = async {
-        let mut allowed = Vec::new();
-        for question in checked.questions() {
-            let mut yes = is_allowed(shared, &question.to_value(settings)).await?;
-            if !yes {
-                let role = match question.role() {
-                    Some(role) => {
-                        let kinds = shared.kinds.borrow().clone();
-                        let read =
-                            carry_out(&shared.clients.admission, &kinds, &Call::Get(role)).await;
-                        // What cannot be read is not known to be held.
-                        read.ok().and_then(Reply::object)
-                    }
-                    None => None,
-                };
-                if let Some(instead) = question.instead(role.as_ref(), settings) {
-                    yes = true;
-                    for review in &instead {
-                        yes = yes && is_allowed(shared, review).await?;
-                    }
-                }
-            }
-            allowed.push(yes);
-        }
-        Ok::<_, ApiError>(allowed)
-    };
-    let asked = asked.await;
-    match asked {
-        Ok(allowed) => checked.conclude(&allowed, settings),
-        Err(error) => {
-            let why = format!("cannot find out which permissions the engine has: {error}");
-            kiln_admission::Response::failed(why)
-        }
-    }
-}
-
-/// Whether a user may do something.
-async fn is_allowed(shared: &AppState, review: &Value) -> Result<bool, ApiError> {
-    let answer =
-        shared.clients.admission.send(Method::POST, ACCESS_REVIEWS, Some(review), "").await?;
-    Ok(answer.get_path(["status", "allowed"]).and_then(Value::as_bool).unwrap_or(false))
+    let kinds = shared.kinds.borrow().clone();
+    permitted(&shared.clients.admission, &kinds, checked, settings).await
 }
 
 #[cfg(test)]
 mod tests {
-    use kiln_value::value;
-
     use super::*;
 
     #[test]
@@ -459,22 +426,5 @@ mod tests {
         assert_eq!(counted("/gpol/a/b/c"), "/gpol");
         assert_eq!(counted("/policyvalidate"), "/policyvalidate");
         assert_eq!(counted("/verifyttl?timeout=1s"), "/verifyttl");
-    }
-
-    #[test]
-    fn a_ttl_that_cannot_be_read_is_warned_of_and_never_denied() {
-        let answer = |ttl: &str| {
-            let object = value!({"metadata": {"labels": {TTL_LABEL: ttl}}});
-            let response = ttl_response(Some(&object));
-            assert!(response.is_allowed(), "{ttl}");
-            response.warnings
-        };
-        for good in ["30s", "2weeks", "2030-01-02", "2030-01-02T150405Z"] {
-            assert_eq!(answer(good), Vec::<String>::new(), "{good}");
-        }
-        let [warning] = &answer("soon")[..] else { panic!("one warning") };
-        let begin = "cleanup.kyverno.io/ttl label value cannot be parsed as any recognizable format (\"soon\" is neither";
-        assert!(warning.starts_with(begin), "{warning}");
-        assert_eq!(ttl_response(None).warnings, Vec::<String>::new());
     }
 }

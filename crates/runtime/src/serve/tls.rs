@@ -7,12 +7,29 @@ use kiln_certificates::{Certificates, Pair};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, RootCertStore, ServerConfig, version};
+
+/// Why certificates are not served, or not asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("the certificate cannot be read: {0}")]
+    ReadCertificate(pem::Error),
+    #[error("the key cannot be read: {0}")]
+    ReadKey(pem::Error),
+    #[error("certificate and key do not match: {0}")]
+    Match(Error),
+    #[error("no certificates: {0}")]
+    ReadAuthorities(pem::Error),
+    #[error("the certificate is invalid: {0}")]
+    AddAuthority(Error),
+    #[error("no authority: {0}")]
+    Verify(VerifierBuilderError),
+}
 
 /// The certificate that is served now. Cloning copies a pointer.
 #[derive(Clone, Debug, Default)]
@@ -20,14 +37,13 @@ pub(crate) struct Served(Arc<RwLock<Option<Arc<CertifiedKey>>>>);
 
 impl Served {
     /// Serves another certificate from now on.
-    pub(crate) fn set(&self, pair: &Pair) -> Result<(), String> {
+    pub(crate) fn set(&self, pair: &Pair) -> Result<(), TlsError> {
         let chain: Result<Vec<CertificateDer<'static>>, _> =
             CertificateDer::pem_slice_iter(pair.certificates.as_bytes()).collect();
-        let chain = chain.map_err(|error| format!("the certificate cannot be read: {error}"))?;
-        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes())
-            .map_err(|error| format!("the key cannot be read: {error}"))?;
+        let chain = chain.map_err(TlsError::ReadCertificate)?;
+        let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).map_err(TlsError::ReadKey)?;
         let key = CertifiedKey::from_der(chain, key, &ring::default_provider())
-            .map_err(|error| format!("certificate and key do not match: {error}"))?;
+            .map_err(TlsError::Match)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(key));
         Ok(())
     }
@@ -93,19 +109,17 @@ impl ClientAuthority {
     ///
     /// # Errors
     /// When they cannot be read, or there is none.
-    pub fn read(pem: &[u8]) -> Result<Self, String> {
+    pub fn read(pem: &[u8]) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| format!("no certificates: {error}"))?;
-            roots
-                .add(certificate)
-                .map_err(|error| format!("the certificate is invalid: {error}"))?;
+            let certificate = certificate.map_err(TlsError::ReadAuthorities)?;
+            roots.add(certificate).map_err(TlsError::AddAuthority)?;
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .allow_unauthenticated()
             .build()
-            .map_err(|error| format!("no authority: {error}"))?;
+            .map_err(TlsError::Verify)?;
         Ok(ClientAuthority(verifier))
     }
 }

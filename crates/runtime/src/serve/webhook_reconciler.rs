@@ -1,23 +1,22 @@
 //! Keeps what answers, what is served and what the API server knows as policies need it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use kiln_admission::webhooks::{self, Address, is_current};
+use kiln_admission::webhooks::{self, Address};
 use kiln_admission::{Hooks, Settings};
-use kiln_certificates::{CertificateNames, Certificates, Stored, validity};
+use kiln_certificates::{CertificateError, CertificateNames, Certificates, Stored, validity};
 use kiln_cluster::{ApiError, Call, Reason};
 use kiln_object::{Gvk, Kinds, ObjectId, metadata};
-use kiln_rules::Policy;
+use kiln_replica::native_policies::is_generated;
+use kiln_replica::webhooks::{PublishError, PublishedWebhooks, registered, replacing};
 use kiln_services::Services;
 use kiln_value::{Str, Value};
 use tokio::sync::watch;
 
 use super::AdmissionState;
-use super::tls::{Served, is_signed};
+use super::tls::{Served, TlsError, is_signed};
 use crate::calls::carry_out;
-use crate::native_policies::is_generated;
 use crate::policy_store::Registry;
 use crate::state::AppState;
 
@@ -52,7 +51,7 @@ pub(crate) async fn keep(
             let hooks = keeper.lay_out(&stored, &known, desk);
             if let Err(error) = keeper.certify(&known, served).await {
                 tracing::warn!(%error, "cannot load the serving certificate");
-                shared.health.bad("certificates", error);
+                shared.health.bad("certificates", error.to_string());
                 wait = AGAIN;
             } else {
                 shared.health.good("certificates", None);
@@ -64,7 +63,7 @@ pub(crate) async fn keep(
                     }
                     Err(error) => {
                         tracing::warn!(%error, "cannot update the webhook configurations");
-                        shared.health.bad("webhooks", error);
+                        shared.health.bad("webhooks", error.to_string());
                         wait = AGAIN;
                     }
                 }
@@ -82,9 +81,9 @@ pub(crate) async fn keep(
 /// Serves a certificate that is self-signed: enough for health and metrics.
 pub(crate) fn serve_own_certificate(shared: &AppState, served: &Served) {
     let made = Certificates::ensure(&Stored::default(), &names(shared), now());
-    let set = made.map_err(|error| error.to_string()).and_then(|made| served.set(&made.serving));
+    let set = made.map_err(ServingError::Make).and_then(|made| Ok(served.set(&made.serving)?));
     if let Err(error) = set {
-        shared.health.bad("server", error);
+        shared.health.bad("server", error.to_string());
     }
 }
 
@@ -100,6 +99,27 @@ pub(crate) async fn take_back(shared: &AppState) {
             tracing::warn!(%name, %error, "cannot remove a webhook configuration");
         }
     }
+}
+
+/// Why no certificate is served that API servers trust.
+#[derive(Debug, thiserror::Error)]
+enum ServingError {
+    #[error("{0}")]
+    ReadSecret(ApiError),
+    #[error("{0}")]
+    StoreSecret(ApiError),
+    #[error(transparent)]
+    Make(CertificateError),
+    #[error(transparent)]
+    Load(#[from] TlsError),
+    #[error(
+        "the authority in Secret {authority} has not signed the certificate in Secret {serving}"
+    )]
+    NotSigned { authority: String, serving: String },
+    #[error("the serving certificate has expired: {0}")]
+    Expired(Arc<ServingError>),
+    #[error("cannot get the serving certificates: {0}")]
+    Missing(Arc<ServingError>),
 }
 
 struct WebhookReconciler {
@@ -118,11 +138,10 @@ struct WebhookReconciler {
     /// The certificates are those of this process, and not stored.
     unstored: bool,
     /// Why the Secrets were no good when they were last looked at, and when to look again.
-    failed: Option<(String, Instant)>,
+    failed: Option<(Arc<ServingError>, Instant)>,
     /// When the Secrets were last read.
     certified: Option<Instant>,
-    /// What was last seen to be as it should be, and when.
-    published: BTreeMap<String, (Value, Instant)>,
+    published: PublishedWebhooks,
 }
 
 impl WebhookReconciler {
@@ -149,7 +168,7 @@ impl WebhookReconciler {
             unstored: false,
             failed: None,
             certified: None,
-            published: BTreeMap::new(),
+            published: PublishedWebhooks::default(),
             shared,
         }
     }
@@ -195,28 +214,24 @@ impl WebhookReconciler {
         desk: &AdmissionState,
         stored: &Registry,
         kinds: &Kinds,
-    ) -> Result<(), String> {
+    ) -> Result<(), PublishError> {
         let Some(certificates) = &self.certificates else { return Ok(()) };
         let bundle = certificates.ca_bundle();
         let wanted = webhooks::configurations(&desk.hooks, &self.settings, &self.address, &bundle);
         let mut changed = false;
         for configuration in &wanted {
-            changed |= self.ensure(configuration, kinds).await?;
+            let admission = &self.shared.clients.admission;
+            let wrote = self.published.ensure(admission, kinds, configuration).await?;
+            if wrote {
+                let name = metadata::name(configuration).unwrap_or_default();
+                tracing::info!(%name, "webhook configuration written");
+            }
+            changed |= wrote;
         }
         if changed {
             tokio::time::sleep(IN_FORCE).await;
         }
-        // The API server asks about no kind that it does not serve.
-        let whole = |compiled: &Policy| compiled.unserved_kinds(kinds).is_empty();
-        let sound =
-            stored.policies.iter().filter(|policy| policy.compiled.as_deref().is_ok_and(whole));
-        let registered: BTreeMap<ObjectId, (Str, i64)> = sound
-            .map(|policy| {
-                let generation = policy.object.get_path(["metadata", "generation"]);
-                let uid = metadata::uid(&policy.object).unwrap_or_default();
-                (policy.id.clone(), (uid.into(), generation.and_then(Value::as_i64).unwrap_or(0)))
-            })
-            .collect();
+        let registered = registered(stored, kinds);
         self.shared.progress.webhooks.send_if_modified(|known| {
             let differs = *known != registered;
             *known = registered;
@@ -226,7 +241,7 @@ impl WebhookReconciler {
     }
 
     /// Makes sure that the certificates that are served are good.
-    async fn certify(&mut self, kinds: &Kinds, served: &Served) -> Result<(), String> {
+    async fn certify(&mut self, kinds: &Kinds, served: &Served) -> Result<(), ServingError> {
         let now = now();
         // Another replica, or a user with a certificate of their own, may have changed the Secrets.
         let read_lately = self.certified.is_some_and(|time| time.elapsed() < COMPARE);
@@ -236,7 +251,7 @@ impl WebhookReconciler {
         if let Some((why, again)) = &self.failed
             && Instant::now() < *again
         {
-            let why = why.clone();
+            let why = Arc::clone(why);
             return self.go_on_without(&why, served, now);
         }
         self.certified = Some(Instant::now());
@@ -247,6 +262,7 @@ impl WebhookReconciler {
                 Ok(())
             }
             Err(why) => {
+                let why = Arc::new(why);
                 let is_good = self.certificates.as_ref().is_some_and(|held| now < held.end());
                 let went_on = self.go_on_without(&why, served, now);
                 let pause = match went_on {
@@ -256,11 +272,11 @@ impl WebhookReconciler {
                 };
                 if self.unstored {
                     tracing::warn!(
-                        why,
+                        %why,
                         "cannot store the certificates; they are lost when this process ends"
                     );
                 } else if is_good {
-                    tracing::warn!(why, "cannot get certificates; serving the previous ones");
+                    tracing::warn!(%why, "cannot get certificates; serving the previous ones");
                 }
                 self.failed = Some((why, Instant::now() + pause));
                 went_on
@@ -269,11 +285,16 @@ impl WebhookReconciler {
     }
 
     /// Serves what it has when the Secrets are invalid.
-    fn go_on_without(&mut self, why: &str, served: &Served, now: i64) -> Result<(), String> {
+    fn go_on_without(
+        &mut self,
+        why: &Arc<ServingError>,
+        served: &Served,
+        now: i64,
+    ) -> Result<(), ServingError> {
         match &self.certificates {
             Some(held) if now < held.end() => return Ok(()),
             Some(_) if !self.unstored => {
-                return Err(format!("the serving certificate has expired: {why}"));
+                return Err(ServingError::Expired(Arc::clone(why)));
             }
             _ => {}
         }
@@ -283,33 +304,31 @@ impl WebhookReconciler {
             if !std::mem::replace(&mut self.serves_own, true) {
                 serve_own_certificate(&self.shared, served);
             }
-            return Err(format!("cannot get the serving certificates: {why}"));
+            return Err(ServingError::Missing(Arc::clone(why)));
         }
         let made = Certificates::ensure(&Stored::default(), &self.names, now)
-            .map_err(|error| error.to_string())?;
+            .map_err(ServingError::Make)?;
         self.unstored = true;
         // They are to be stored as soon as that is possible.
         self.serve(served, Certificates { next: now, ..made })
     }
 
     /// What the Secrets hold, which are written when that is not good.
-    async fn secrets_hold(&self, now: i64, kinds: &Kinds) -> Result<Certificates, String> {
-        let mut last = String::new();
-        for _ in 0..TRIES {
-            let words = |error: ApiError| error.to_string();
-            let authority =
-                self.read(&self.names.authority_secret(), kinds).await.map_err(words)?;
-            let serving = self.read(&self.names.serving_secret(), kinds).await.map_err(words)?;
+    async fn secrets_hold(&self, now: i64, kinds: &Kinds) -> Result<Certificates, ServingError> {
+        let read = ServingError::ReadSecret;
+        let mut tries = 0;
+        loop {
+            let authority = self.read(&self.names.authority_secret(), kinds).await.map_err(read)?;
+            let serving = self.read(&self.names.serving_secret(), kinds).await.map_err(read)?;
             let secrets = Stored::read(authority.as_ref(), serving.as_ref());
             let made = Certificates::ensure_called(&secrets, &self.names, &self.called, now)
-                .map_err(|error| error.to_string())?;
+                .map_err(ServingError::Make)?;
             // Both Secrets are renewed one after the other.
             if made.are_given() && !is_signed(&made, &self.called, now) {
-                return Err(format!(
-                    "the authority in Secret {} has not signed the certificate in Secret {}",
-                    self.names.authority_secret(),
-                    self.names.serving_secret()
-                ));
+                return Err(ServingError::NotSigned {
+                    authority: self.names.authority_secret(),
+                    serving: self.names.serving_secret(),
+                });
             }
             if !made.changed {
                 return Ok(made);
@@ -325,16 +344,18 @@ impl WebhookReconciler {
                     return Ok(made);
                 }
                 // Another replica was faster: its certificates are as good.
-                Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
-                    last = error.to_string();
+                Err(error)
+                    if tries + 1 < TRIES
+                        && matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) =>
+                {
+                    tries += 1;
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(ServingError::StoreSecret(error)),
             }
         }
-        Err(last)
     }
 
-    fn serve(&mut self, served: &Served, made: Certificates) -> Result<(), String> {
+    fn serve(&mut self, served: &Served, made: Certificates) -> Result<(), ServingError> {
         served.set(&made.serving)?;
         if let Some((_, end)) = validity(&made.serving.certificates).first() {
             #[allow(clippy::cast_precision_loss, reason = "whole seconds are kept")]
@@ -359,57 +380,8 @@ impl WebhookReconciler {
         there: Option<&Value>,
         kinds: &Kinds,
     ) -> Result<(), ApiError> {
-        let call = match there.and_then(metadata::resource_version) {
-            None => Call::create(object.clone()),
-            Some(version) => {
-                let mut object = object.clone();
-                let _ = object.set(["metadata", "resourceVersion"], version);
-                Call::Update { object, subresource: Str::default(), dry_run: false }
-            }
-        };
+        let call = replacing(object, there);
         carry_out(&self.shared.clients.admission, kinds, &call).await.map(drop)
-    }
-
-    /// Makes a configuration what it should be; whether that took a write.
-    async fn ensure(&mut self, wanted: &Value, kinds: &Kinds) -> Result<bool, String> {
-        let name = metadata::name(wanted).unwrap_or_default().to_owned();
-        if let Some((known, seen)) = self.published.get(&name)
-            && known == wanted
-            && seen.elapsed() < COMPARE
-        {
-            return Ok(false);
-        }
-        let id = ObjectId::of(wanted).map_err(|error| error.to_string())?;
-        let mut last = String::new();
-        for _ in 0..TRIES {
-            let there = match carry_out(
-                &self.shared.clients.admission,
-                kinds,
-                &Call::Get(id.clone()),
-            )
-            .await
-            {
-                Ok(reply) => reply.object(),
-                Err(error) if error.reason == Reason::NotFound => None,
-                Err(error) => return Err(format!("{name}: {error}")),
-            };
-            if there.as_ref().is_some_and(|there| is_current(there, wanted)) {
-                self.published.insert(name, (wanted.clone(), Instant::now()));
-                return Ok(false);
-            }
-            match self.store(wanted, there.as_ref(), kinds).await {
-                Ok(()) => {
-                    tracing::info!(%name, "webhook configuration written");
-                    self.published.insert(name, (wanted.clone(), Instant::now()));
-                    return Ok(true);
-                }
-                Err(error) if matches!(error.reason, Reason::Conflict | Reason::AlreadyExists) => {
-                    last = error.to_string();
-                }
-                Err(error) => return Err(format!("{name}: {error}")),
-            }
-        }
-        Err(format!("{name}: {last}"))
     }
 
     /// How long until there is something to do about certificates.

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod monitoring;
+mod same_as_world;
 mod server;
 mod support;
 mod watch;

@@ -100,6 +100,23 @@ async fn a_stalled_watch_is_a_problem_until_it_speaks_again() {
     task.abort();
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_may_be_silent_because_they_have_no_bookmarks() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (address, mut counted) = server(vec![Act::Stall, Act::Stall, Act::Stall]).await;
+    let (watcher, _kinds, _folder) = watcher(&address).await;
+    let health = Arc::clone(&watcher.health);
+    let (sender, _told) = mpsc::channel(16);
+    let task = tokio::spawn(async move {
+        let subject = Subject::all(Gvk::new("events.k8s.io/v1", "Event"));
+        watcher.follow(&subject, 1, &sender, &watcher.standing(&subject)).await;
+    });
+    // Twice it was silent and begun anew, in case the connection is gone.
+    counted.wait_for(|count| *count == 3).await.unwrap();
+    assert!(health.problems().is_empty(), "{:?}", health.problems());
+    task.abort();
+}
+
 /// A server that has nothing, and lets it be listed if it may be, and watched never.
 async fn empty_server(may_list: Arc<AtomicBool>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -6,6 +6,7 @@
 
 use kiln_value::{Number, Value, json};
 
+use super::error::ExpressionError;
 use super::expression::{Bindings, parenthesised};
 
 /// How a value differs from what is asserted of it; empty when it does not.
@@ -16,7 +17,7 @@ pub(super) fn mismatches(
     wanted: &Value,
     found: &Value,
     bindings: &Bindings,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, ExpressionError> {
     let mut told = Vec::new();
     check(wanted, Some(found), "", bindings, &mut told)?;
     Ok(told)
@@ -51,7 +52,7 @@ fn check(
     path: &str,
     bindings: &Bindings,
     told: &mut Vec<String>,
-) -> Result<(), String> {
+) -> Result<(), ExpressionError> {
     let at = if path.is_empty() { "the object" } else { path };
     match wanted {
         Value::Map(map) => {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use kiln_jmespath::{Expression, JmesPathEnvironment};
 use kiln_value::{Map, Value, json};
 
+use super::error::{ExpressionError, ExpressionProblem};
+
 /// Names that expressions may use, and their values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bindings(BTreeMap<String, Value>);
@@ -16,7 +18,7 @@ impl Bindings {
     }
 
     /// With more of them, each of which may use those before it.
-    pub(super) fn extended(&self, more: &[(String, Value)]) -> Result<Self, String> {
+    pub(super) fn extended(&self, more: &[(String, Value)]) -> Result<Self, ExpressionError> {
         let mut all = self.clone();
         for (name, value) in more {
             let value = all.filled(value)?;
@@ -26,7 +28,7 @@ impl Bindings {
     }
 
     /// A value with everything in parentheses evaluated, as in a document that is a template.
-    pub(super) fn filled(&self, value: &Value) -> Result<Value, String> {
+    pub(super) fn filled(&self, value: &Value) -> Result<Value, ExpressionError> {
         match value {
             Value::String(text) => match parenthesised(text) {
                 // Of nothing, JMESPath makes nothing: not even a list of what is named.
@@ -36,27 +38,32 @@ impl Bindings {
             Value::List(list) => list.iter().map(|item| self.filled(item)).collect(),
             Value::Map(map) => {
                 let filled = map.iter().map(|(key, value)| Ok((key.clone(), self.filled(value)?)));
-                Ok(Value::Map(filled.collect::<Result<Map, String>>()?))
+                Ok(Value::Map(filled.collect::<Result<Map, ExpressionError>>()?))
             }
             other => Ok(other.clone()),
         }
     }
 
     /// What an expression finds in a value; null for what is not there.
-    pub(super) fn evaluate(&self, expression: &str, value: &Value) -> Result<Value, String> {
-        let wrong = |why: String| format!("({expression}): {why}");
+    pub(super) fn evaluate(
+        &self,
+        expression: &str,
+        value: &Value,
+    ) -> Result<Value, ExpressionError> {
+        let wrong = |problem| ExpressionError { expression: expression.to_owned(), problem };
         let literal = self.spelled_out(expression).map_err(wrong)?;
-        let compiled = Expression::compile(&literal).map_err(|error| wrong(error.to_string()))?;
+        let compiled = Expression::compile(&literal)
+            .map_err(|error| wrong(ExpressionProblem::Compile(error.to_string())))?;
         match compiled.search(value, &JmesPathEnvironment::default()) {
             Ok(found) => Ok(found),
             // chainsaw's dialect is the one in which nothing is wrong with a missing key.
             Err(error) if error.is_not_found() => Ok(Value::Null),
-            Err(error) => Err(wrong(error.to_string())),
+            Err(error) => Err(wrong(ExpressionProblem::Evaluate(error.to_string()))),
         }
     }
 
     /// The expression with the values of bindings in the place of their names.
-    fn spelled_out(&self, expression: &str) -> Result<String, String> {
+    fn spelled_out(&self, expression: &str) -> Result<String, ExpressionProblem> {
         let mut text = String::with_capacity(expression.len());
         let mut quote = None;
         let mut characters = expression.char_indices();
@@ -78,8 +85,10 @@ impl Bindings {
                     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
                     let end = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
                     let name = &rest[..end];
-                    let value =
-                        self.0.get(name).ok_or_else(|| format!("there is no binding ${name}"))?;
+                    let value = self
+                        .0
+                        .get(name)
+                        .ok_or_else(|| ExpressionProblem::FindBinding(name.to_owned()))?;
                     text.push('`');
                     text.push_str(&json::to_string(value).replace('`', "\\`"));
                     text.push('`');
@@ -149,8 +158,8 @@ mod tests {
         assert_eq!(evaluate("x.z"), Ok(Value::Null));
         assert_eq!(evaluate("'$name'"), Ok(value!("$name")), "a text is a text");
         assert_eq!(
-            evaluate("$missing"),
-            Err("($missing): there is no binding $missing".to_owned())
+            evaluate("$missing").unwrap_err().to_string(),
+            "($missing): there is no binding $missing"
         );
         assert_eq!(
             bindings.filled(&value!({"metadata": {"name": "($name)", "other": "(a) b"}})),

@@ -11,8 +11,7 @@ use crate::files::Directory;
 
 /// The namespace of a test that says nothing about it.
 const NAMESPACE: &str = "chainsaw-test";
-/// How long something may take to become true, if neither the test nor its configuration says; also the most that they
-/// may say. What does not happen is noticed sooner: nothing is under way then.
+/// How long something may take to become true, if neither the test nor its configuration says.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// What all tests of a directory have in common.
 const CONFIGURATION: &str = ".chainsaw.yaml";
@@ -44,7 +43,7 @@ pub(super) enum Verb {
     Error,
     Sleep,
     Wait,
-    /// What runs programs of the machine, which nothing here does.
+    /// What runs programs of the machine, where the user allows it.
     Script,
     Command,
 }
@@ -103,7 +102,22 @@ pub(super) struct TestOperation {
     /// What is expected of the answer, instead of success.
     pub(super) expect: Vec<(Option<Value>, Value)>,
     pub(super) sleep: Duration,
+    /// What a script or a command runs, and what of its output has names.
+    pub(super) program: ProgramFields,
     pub(super) place: SourceLocation,
+}
+
+/// What a script or a command runs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ProgramFields {
+    pub(super) script: Option<String>,
+    pub(super) command: Vec<String>,
+    pub(super) environment: Vec<(String, Value)>,
+    pub(super) timeout: Option<Duration>,
+    /// What must hold of `$stdout`, `$stderr` and `$error`, instead of success.
+    pub(super) check: Option<Value>,
+    /// Names for what it prints.
+    pub(super) outputs: Vec<(String, Value)>,
 }
 
 /// Whether a document is a test.
@@ -116,6 +130,7 @@ pub(super) fn is_test(value: &Value) -> bool {
 pub(super) fn read(
     document: &Document,
     directory: &mut Directory<'_>,
+    programs: bool,
 ) -> (ChainsawTest, Vec<Diagnostic>) {
     let value = document.value();
     let configuration = directory.nearest(CONFIGURATION).map(Document::into_value);
@@ -136,8 +151,7 @@ pub(super) fn read(
         patience: text(&["spec", "timeouts", "assert"])
             .or_else(|| configured(&["timeouts", "assert"])?.as_str())
             .and_then(duration)
-            .unwrap_or(PATIENCE)
-            .min(PATIENCE),
+            .unwrap_or(PATIENCE),
         bindings: bindings(value.get_path(["spec", "bindings"])),
         steps: Vec::new(),
         place: document.place(),
@@ -148,7 +162,7 @@ pub(super) fn read(
         test.steps.extend(reading.step(step, i, &path));
     }
     let mut operations = test.steps.iter().flat_map(|step| &step.operations);
-    if let Some(program) = operations.find(|operation| operation.verb.is_program()) {
+    if let Some(program) = operations.find(|operation| operation.verb.is_program() && !programs) {
         let message = format!(
             "{} is not run here, because nothing outside the sandbox is: the test ends there",
             program.verb.as_str()
@@ -344,7 +358,7 @@ fn operation(
     }
     if verb == Verb::Wait {
         let object;
-        (verb, object) = awaited(fields).map_err(wrong)?;
+        (verb, object) = awaited(fields).map_err(|error| wrong(error.to_string()))?;
         objects.push(object);
     }
     let sleep = match (verb, fields.str_at(["duration"])) {
@@ -367,15 +381,38 @@ fn operation(
             .filter_map(|one| Some((one.get("match").cloned(), one.get("check")?.clone())))
             .collect(),
         sleep,
+        program: program(fields, verb),
         place,
     }))
+}
+
+/// What a script or a command runs.
+fn program(fields: &Value, verb: Verb) -> ProgramFields {
+    if !verb.is_program() {
+        return ProgramFields::default();
+    }
+    let words = fields.get("args").and_then(Value::as_list);
+    let words = words.into_iter().flat_map(|words| words.iter()).filter_map(Value::as_str);
+    ProgramFields {
+        script: fields.str_at(["content"]).map(str::to_owned),
+        command: fields
+            .str_at(["entrypoint"])
+            .into_iter()
+            .chain(words)
+            .map(str::to_owned)
+            .collect(),
+        environment: bindings(fields.get("env")),
+        timeout: fields.str_at(["timeout"]).and_then(duration),
+        check: fields.get("check").cloned(),
+        outputs: bindings(fields.get("outputs")),
+    }
 }
 
 /// How else to say what is not run.
 fn instead() -> String {
     let known = Verb::ALL.iter().filter(|verb| !verb.is_program());
     let known: Vec<&str> = known.map(|verb| verb.as_str()).collect();
-    format!("say it with {}, or run the test with chainsaw on kiln up", known.join(", "))
+    format!("run it with --allow-scripts, or say it with {}", known.join(", "))
 }
 
 /// An object as far as a reference tells.
@@ -395,11 +432,22 @@ fn referred(reference: &Value) -> Value {
     object
 }
 
+/// Why it is not clear what `wait` waits for.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum WaitError {
+    #[error("wait has no `for`")]
+    NothingAwaited,
+    #[error("wait for a jsonPath needs a value")]
+    NoValue,
+    #[error("wait is understood for deletion, a condition, or a jsonPath of fields")]
+    NotUnderstood,
+}
+
 /// What `wait` waits for, as something that is asserted.
-fn awaited(fields: &Value) -> Result<(Verb, Value), String> {
+fn awaited(fields: &Value) -> Result<(Verb, Value), WaitError> {
     let mut object = referred(fields);
     let Some(wanted) = fields.get("for") else {
-        return Err("wait has no `for`".to_owned());
+        return Err(WaitError::NothingAwaited);
     };
     if wanted.get("deletion").is_some() {
         return Ok((Verb::Error, object));
@@ -420,11 +468,11 @@ fn awaited(fields: &Value) -> Result<(Verb, Value), String> {
     if let Some(path) = path.filter(is_plain) {
         let path: Vec<&str> = path.split('.').skip(1).collect();
         let value = wanted.get_path(["jsonPath", "value"]);
-        let value = value.cloned().ok_or("wait for a jsonPath needs a value")?;
+        let value = value.cloned().ok_or(WaitError::NoValue)?;
         let _ = object.set(path, value);
         return Ok((Verb::Wait, object));
     }
-    Err("wait is understood for deletion, a condition, or a jsonPath of fields".to_owned())
+    Err(WaitError::NotUnderstood)
 }
 
 /// `1m30s` and the like.

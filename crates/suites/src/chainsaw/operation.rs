@@ -6,19 +6,19 @@ use std::time::Duration;
 use kiln_value::{Map, Value, value};
 
 use super::assertion::mismatches;
+use super::error::{ExpressionError, OperationError, ServerMessage};
 use super::expression::Bindings;
 use super::format::{ChainsawTest, TestOperation, Verb};
 use super::not_run;
 use super::unsupported;
-use super::{ApiResponse, TestCluster};
+use super::{ApiResponse, ProgramOutput, TestCluster, TestProgram};
 
-/// Nothing happens for so long when everything has happened: longer than the engine puts anything off for, also on a
-/// busy machine. Only what fails waits for it.
-const QUIET: Duration = Duration::from_secs(5);
-/// A sleep ends when nothing happens for so long.
-const SLEEP: Duration = Duration::from_secs(1);
+/// How often something is tried at most: writes without end must not hold up a test.
+const MOST_ATTEMPTS: usize = 10_000;
 /// Before something is said not to be there, what is under way comes to its end.
 const SETTLED: Duration = Duration::from_millis(150);
+/// How long a program may take that does not say.
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What came of an operation.
 pub(super) struct OperationOutcome {
@@ -27,14 +27,17 @@ pub(super) struct OperationOutcome {
     pub(super) failure: Option<OperationFailure>,
     /// How many objects were compared with what was asserted of them.
     pub(super) compared: usize,
+    /// Names for what a program printed.
+    pub(super) outputs: Vec<(String, Value)>,
 }
 
 impl OperationOutcome {
-    pub(super) fn failed(about: &str, why: String) -> Self {
+    pub(super) fn failed(about: &str, why: impl Into<OperationError>) -> Self {
         OperationOutcome {
             about: about.to_owned(),
-            failure: Some(OperationFailure::Failed(why)),
+            failure: Some(OperationFailure::Failed(why.into())),
             compared: 0,
+            outputs: Vec::new(),
         }
     }
 }
@@ -42,13 +45,13 @@ impl OperationOutcome {
 /// Why an operation did not succeed.
 pub(super) enum OperationFailure {
     /// Something else came of it than was expected.
-    Failed(String),
+    Failed(OperationError),
     /// What was expected is for rules that Kiln does not run, or takes what no sandbox has.
     NotRun(String),
 }
 
-impl From<String> for OperationFailure {
-    fn from(why: String) -> Self {
+impl From<OperationError> for OperationFailure {
+    fn from(why: OperationError) -> Self {
         OperationFailure::Failed(why)
     }
 }
@@ -65,24 +68,34 @@ struct ResourcePath {
 pub(super) struct OperationRunner<'o> {
     cluster: &'o dyn TestCluster,
     namespace: &'o str,
+    /// The directory of the test.
+    directory: String,
     patience: Duration,
     places: BTreeMap<(String, String), ResourcePath>,
 }
 
 impl<'o> OperationRunner<'o> {
-    pub(super) fn new(cluster: &'o dyn TestCluster, test: &'o ChainsawTest) -> Self {
+    pub(super) fn new(
+        cluster: &'o dyn TestCluster,
+        test: &'o ChainsawTest,
+        directory: &str,
+    ) -> Self {
         let (namespace, patience) = (test.namespace.as_str(), test.patience);
-        OperationRunner { cluster, namespace, patience, places: BTreeMap::new() }
+        let directory = directory.to_owned();
+        OperationRunner { cluster, namespace, directory, patience, places: BTreeMap::new() }
     }
 
     /// Makes the namespace of the test, unless there is one.
-    pub(super) fn begin(&self) -> Result<(), String> {
+    pub(super) fn begin(&self) -> Result<(), OperationError> {
         let namespace = value!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": (self.namespace)}});
         let answer =
             self.cluster.send("POST", "/api/v1/namespaces", "application/json", Some(&namespace));
         match answer.status {
             200..300 | 409 => Ok(()),
-            _ => Err(format!("the namespace {} cannot be made: {}", self.namespace, said(&answer))),
+            _ => Err(OperationError::MakeNamespace {
+                namespace: self.namespace.to_owned(),
+                answer: ServerMessage::of(&answer),
+            }),
         }
     }
 
@@ -93,18 +106,12 @@ impl<'o> OperationRunner<'o> {
         };
         let verb = operation.verb;
         if verb.is_program() {
-            let why = "not run by Kiln: nothing outside the sandbox is".to_owned();
-            let about = verb.as_str().to_owned();
-            return OperationOutcome {
-                about,
-                failure: Some(OperationFailure::NotRun(why)),
-                compared: 0,
-            };
+            return self.program(operation, &bindings);
         }
         if verb == Verb::Sleep {
-            self.rest(operation.sleep.min(SLEEP), operation.sleep);
+            self.cluster.sleep(operation.sleep);
             let about = format!("sleep {:?}", operation.sleep);
-            return OperationOutcome { about, failure: None, compared: 0 };
+            return OperationOutcome { about, failure: None, compared: 0, outputs: Vec::new() };
         }
         let mut about = Vec::new();
         let mut compared = 0;
@@ -129,51 +136,104 @@ impl<'o> OperationRunner<'o> {
             if let Err(why) = done {
                 let about =
                     format!("{} {}", verb.as_str(), about.last().map_or("", String::as_str));
-                return OperationOutcome { about, failure: Some(why), compared };
+                return OperationOutcome {
+                    about,
+                    failure: Some(why),
+                    compared,
+                    outputs: Vec::new(),
+                };
             }
         }
         let about = format!("{} {}", verb.as_str(), about.join(", "));
-        OperationOutcome { about, failure: None, compared }
+        OperationOutcome { about, failure: None, compared, outputs: Vec::new() }
     }
 
-    /// Waits until nothing happens for a while, or for so long.
-    fn rest(&self, quiet: Duration, most: Duration) {
-        let mut left = most;
-        let mut revision = self.cluster.revision();
-        loop {
-            let waited = self.cluster.wait(revision, quiet);
-            left = left.saturating_sub(waited.took);
-            match waited.revision {
-                Some(newer) if !left.is_zero() => revision = newer,
-                _ => return,
+    /// Runs a script or a command, if the cluster runs programs.
+    fn program(&self, operation: &TestOperation, bindings: &Bindings) -> OperationOutcome {
+        let fields = &operation.program;
+        let about = operation.verb.as_str().to_owned();
+        let done = |failure: Option<OperationFailure>, outputs: Vec<(String, Value)>| {
+            OperationOutcome { about: about.clone(), failure, compared: 0, outputs }
+        };
+        let mut environment = Vec::new();
+        for (name, value) in &fields.environment {
+            match bindings.filled(value) {
+                Ok(Value::String(text)) => environment.push((name.clone(), text.to_string())),
+                Ok(other) => environment.push((name.clone(), kiln_value::json::to_string(&other))),
+                Err(why) => return OperationOutcome::failed(&about, why),
             }
         }
+        environment.push(("NAMESPACE".to_owned(), self.namespace.to_owned()));
+        let output = self.cluster.run_program(&TestProgram {
+            script: fields.script.clone(),
+            command: fields.command.clone(),
+            environment,
+            directory: self.directory.clone(),
+            timeout: fields.timeout.unwrap_or(PROGRAM_TIMEOUT),
+        });
+        let Some(output) = output else {
+            let why = "not run by Kiln: nothing outside the sandbox is".to_owned();
+            return done(Some(OperationFailure::NotRun(why)), Vec::new());
+        };
+        let ProgramOutput { stdout, stderr, error } = output;
+        let failed = error.clone().map(|error| format!("{error}: {}", stderr.trim()));
+        let told = bindings
+            .clone()
+            .with("stdout", Value::from(stdout.trim_end_matches('\n')))
+            .with("stderr", Value::from(stderr.trim_end_matches('\n')))
+            .with("error", error.map(Value::from).unwrap_or_default());
+        let wrong = match &fields.check {
+            None => failed,
+            Some(check) => match mismatches(check, &Value::Null, &told) {
+                Ok(wrong) if wrong.is_empty() => None,
+                Ok(wrong) => Some(format!(
+                    "{}{}",
+                    wrong.join("; "),
+                    failed.map(|why| format!(" ({why})")).unwrap_or_default()
+                )),
+                Err(why) => Some(why.to_string()),
+            },
+        };
+        if let Some(why) = wrong.map(OperationError::RunProgram) {
+            return done(Some(OperationFailure::Failed(why)), Vec::new());
+        }
+        let mut outputs = Vec::new();
+        for (name, value) in &fields.outputs {
+            match told.filled(value) {
+                Ok(value) => outputs.push((name.clone(), value)),
+                Err(why) => return OperationOutcome::failed(&about, why),
+            }
+        }
+        done(None, outputs)
     }
 
-    /// Tries until it succeeds, nothing happens any more, or patience ends.
-    fn until<T>(&self, mut attempt: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+    /// Tries until it succeeds, nothing is to happen any more, or patience ends.
+    fn until<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, OperationError>,
+    ) -> Result<T, OperationError> {
         let mut left = self.patience;
-        loop {
+        for _ in 0..MOST_ATTEMPTS {
             let revision = self.cluster.revision();
-            let why = match attempt() {
-                Ok(done) => return Ok(done),
-                Err(why) => why,
-            };
-            let waited = self.cluster.wait(revision, QUIET);
+            if let Ok(done) = attempt() {
+                return Ok(done);
+            }
+            let waited = self.cluster.wait(revision, left);
             left = left.saturating_sub(waited.took);
             if waited.revision.is_none() || left.is_zero() {
-                // What changed without a write: the clock of something that waits.
-                return attempt().map_err(|_| why);
+                break;
             }
         }
+        // Something may change without a write; otherwise this says what was seen last.
+        attempt()
     }
 
     /// Where objects of the kind of this one are served; asked once for every kind.
-    fn place(&mut self, object: &Value) -> Result<ResourcePath, String> {
+    fn place(&mut self, object: &Value) -> Result<ResourcePath, OperationError> {
         let text = |field: &str| object.str_at([field]).unwrap_or_default().to_owned();
         let key = (text("apiVersion"), text("kind"));
         if key.0.is_empty() || key.1.is_empty() {
-            return Err("it has no apiVersion or no kind".to_owned());
+            return Err(OperationError::NoKind);
         }
         if let Some(place) = self.places.get(&key) {
             return Ok(place.clone());
@@ -191,7 +251,10 @@ impl<'o> OperationRunner<'o> {
                 one.str_at(["kind"]) == Some(key.1.as_str())
                     && !one.str_at(["name"]).unwrap_or_default().contains('/')
             });
-            let found = found.ok_or_else(|| format!("{} {} is not served", key.0, key.1))?;
+            let found = found.ok_or_else(|| OperationError::FindResource {
+                api_version: key.0.clone(),
+                kind: key.1.clone(),
+            })?;
             Ok(ResourcePath {
                 prefix: prefix.clone(),
                 plural: found.str_at(["name"]).unwrap_or_default().to_owned(),
@@ -245,11 +308,11 @@ impl<'o> OperationRunner<'o> {
             }
             _ => self.cluster.send("POST", &collection, JSON, Some(&object)),
         };
-        let error = (answer.status >= 300).then(|| said(&answer));
+        let error = (answer.status >= 300).then(|| ServerMessage::of(&answer));
         // What was done and should not have been is for rules that check objects.
         let is_done = error.is_none();
         expected(operation, &object, &answer, error, bindings).map_err(|why| {
-            match unsupported::registry(&why) {
+            match why.server().and_then(unsupported::registry) {
                 Some(why) => OperationFailure::NotRun(why),
                 None => self.explained(why, is_done),
             }
@@ -257,12 +320,12 @@ impl<'o> OperationRunner<'o> {
     }
 
     /// Why something is not as expected: rules that check objects would have brought it about, and are not run.
-    fn explained(&self, why: String, is_for_checks: bool) -> OperationFailure {
+    fn explained(&self, why: OperationError, is_for_checks: bool) -> OperationFailure {
         let checks = if is_for_checks { not_run::checks(self.cluster) } else { None };
         checks.map_or(OperationFailure::Failed(why), OperationFailure::NotRun)
     }
 
-    fn delete(&mut self, object: &Value) -> Result<(), String> {
+    fn delete(&mut self, object: &Value) -> Result<(), OperationError> {
         let place = self.place(object)?;
         let paths = self.candidates(&place, object)?.into_iter().map(|found| {
             let name = found.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
@@ -272,25 +335,29 @@ impl<'o> OperationRunner<'o> {
             let options = value!({"propagationPolicy": "Background"});
             let answer = self.cluster.send("DELETE", &path, JSON, Some(&options));
             if answer.status >= 300 && answer.status != 404 {
-                return Err(said(&answer));
+                return Err(OperationError::Request(ServerMessage::of(&answer)));
             }
             self.until(|| match self.cluster.send("GET", &path, "", None).status {
                 404 => Ok(()),
-                _ => Err("it is still there".to_owned()),
+                _ => Err(OperationError::Delete),
             })?;
         }
         Ok(())
     }
 
     /// The objects that something may be asserted of: the one of a name, or all of a kind with the labels.
-    fn candidates(&self, place: &ResourcePath, object: &Value) -> Result<Vec<Value>, String> {
+    fn candidates(
+        &self,
+        place: &ResourcePath,
+        object: &Value,
+    ) -> Result<Vec<Value>, OperationError> {
         let collection = self.collection(place, object);
         if let Some(name) = object.str_at(["metadata", "name"]).filter(|name| !name.is_empty()) {
             let answer = self.cluster.send("GET", &format!("{collection}/{name}"), "", None);
             return match answer.status {
                 200 => Ok(vec![answer.value]),
                 404 => Ok(Vec::new()),
-                _ => Err(said(&answer)),
+                _ => Err(OperationError::Request(ServerMessage::of(&answer))),
             };
         }
         let labels = object.get_path(["metadata", "labels"]).and_then(Value::as_map);
@@ -305,7 +372,7 @@ impl<'o> OperationRunner<'o> {
         };
         let answer = self.cluster.send("GET", &path, "", None);
         if answer.status != 200 {
-            return Err(said(&answer));
+            return Err(OperationError::Request(ServerMessage::of(&answer)));
         }
         let items = answer.value.get("items").and_then(Value::as_list).map(|list| list.to_vec());
         let mut items = items.unwrap_or_default();
@@ -333,7 +400,12 @@ impl<'o> OperationRunner<'o> {
         })
     }
 
-    fn compare(&mut self, verb: Verb, wanted: &Value, bindings: &Bindings) -> Result<(), String> {
+    fn compare(
+        &mut self,
+        verb: Verb,
+        wanted: &Value,
+        bindings: &Bindings,
+    ) -> Result<(), OperationError> {
         // Without a kind, it is about bindings alone.
         let place = match wanted.get("kind") {
             Some(_) => match (self.place(wanted), verb) {
@@ -345,7 +417,7 @@ impl<'o> OperationRunner<'o> {
             None => None,
         };
         if verb == Verb::Error {
-            self.rest(SETTLED, self.patience);
+            self.cluster.sleep(SETTLED);
         }
         self.until(|| {
             let candidates = match &place {
@@ -367,11 +439,11 @@ impl<'o> OperationRunner<'o> {
             }
             let fits = closest.as_ref().is_some_and(Vec::is_empty);
             match (verb, fits) {
-                (Verb::Error, true) => Err("it exists, and should not".to_owned()),
+                (Verb::Error, true) => Err(OperationError::Exists),
                 (Verb::Error, false) | (_, true) => Ok(()),
                 (_, false) => Err(match closest {
-                    Some(told) => told.join("; "),
-                    None => "it does not exist".to_owned(),
+                    Some(differences) => OperationError::Differs { differences, answer: None },
+                    None => OperationError::DoesNotExist,
                 }),
             }
         })
@@ -382,7 +454,7 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 
 /// What is asserted, with the names of objects filled in: they say where to look.
-fn named(object: &Value, bindings: &Bindings) -> Result<Value, String> {
+fn named(object: &Value, bindings: &Bindings) -> Result<Value, ExpressionError> {
     let mut object = object.clone();
     for path in [["metadata", "name"], ["metadata", "namespace"]] {
         if let Some(value) = object.get_path(path) {
@@ -398,12 +470,13 @@ fn expected(
     operation: &TestOperation,
     object: &Value,
     answer: &ApiResponse,
-    error: Option<String>,
+    error: Option<ServerMessage>,
     bindings: &Bindings,
-) -> Result<(), String> {
+) -> Result<(), OperationError> {
     // chainsaw: the message of the server, and nothing else.
-    let told = error.as_ref().and_then(|_| answer.value.str_at(["message"]));
-    let told = error.clone().map(|error| told.map_or(Value::from(error), Value::from));
+    let told = error
+        .as_ref()
+        .map(|error| Value::from(error.message.clone().unwrap_or_else(|| error.to_string())));
     let told = told.unwrap_or_default();
     let bindings = bindings.clone().with("error", told);
     for (about, check) in &operation.expect {
@@ -415,19 +488,10 @@ fn expected(
         let told = mismatches(check, &answer.value, &bindings)?;
         return match told.is_empty() {
             true => Ok(()),
-            false => {
-                let why = error.map(|why| format!(" ({why})")).unwrap_or_default();
-                Err(format!("{}{why}", told.join("; ")))
-            }
+            false => Err(OperationError::Differs { differences: told, answer: error }),
         };
     }
-    error.map_or(Ok(()), Err)
-}
-
-/// What a server says of a failure.
-fn said(answer: &ApiResponse) -> String {
-    let message = answer.value.str_at(["message"]).unwrap_or("the server says nothing");
-    format!("{message} ({})", answer.status)
+    error.map_or(Ok(()), |error| Err(OperationError::Request(error)))
 }
 
 fn describe(object: &Value) -> String {

@@ -3,6 +3,8 @@
 use kiln_object::Gvk;
 use kiln_value::Value;
 
+use super::error::ServerMessage;
+
 /// Why an object does not come to look as expected, if that takes a node: pods stay Pending without one.
 pub(super) fn nodes(wanted: &Value) -> Option<String> {
     let Gvk { group, kind, .. } = Gvk::of(wanted)?;
@@ -17,8 +19,8 @@ pub(super) fn nodes(wanted: &Value) -> Option<String> {
 }
 
 /// Why a write was rejected, if a rule wanted to know something of a registry.
-pub(super) fn registry(rejection: &str) -> Option<String> {
-    let (_, after) = rejection.split_once("the registry of image ")?;
+pub(super) fn registry(rejection: &ServerMessage) -> Option<String> {
+    let (_, after) = rejection.message.as_deref()?.split_once("the registry of image ")?;
     let (image, _) = after.split_once(" is not called")?;
     Some(format!("not run: a rule calls the registry of {image}, and Kiln calls no registries"))
 }
@@ -27,6 +29,7 @@ pub(super) fn registry(rejection: &str) -> Option<String> {
 mod tests {
     use kiln_value::value;
 
+    use super::super::ApiResponse;
     use super::*;
 
     #[test]
@@ -47,10 +50,14 @@ mod tests {
 
     #[test]
     fn a_registry_is_named_by_its_image() {
+        let rejection = |message: &str| {
+            let value = value!({"message": message});
+            registry(&ServerMessage::of(&ApiResponse { status: 403, value }))
+        };
         let said = "denied the request: failed to get image data: the registry of image \
-                    \"ghcr.io/a/b:1\" is not called, for v1/Pod/a/b (403)";
-        let why = registry(said).unwrap();
+                    \"ghcr.io/a/b:1\" is not called, for v1/Pod/a/b";
+        let why = rejection(said).unwrap();
         assert!(why.contains("\"ghcr.io/a/b:1\""), "{why}");
-        assert!(registry("denied the request").is_none());
+        assert!(rejection("denied the request").is_none());
     }
 }

@@ -227,6 +227,8 @@ impl ControlPlane {
             format!("--service-account-signing-key-file={}", file("accounts.key")),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             "--authorization-mode=RBAC".to_owned(),
+            // As kubeadm starts it; otherwise no Pod may be privileged, whatever policies say.
+            "--allow-privileged=true".to_owned(),
             // The default one looks for a network interface and complains about loopback.
             "--endpoint-reconciler-type=none".to_owned(),
         ];

@@ -36,7 +36,7 @@ impl Memory {
             let inside: Vec<Value> = self
                 .tables
                 .values()
-                .flat_map(|table| table.range(Some(&name), None))
+                .flat_map(|table| table.map().range(Some(&name), None))
                 .map(|(_, object)| object.clone())
                 .collect();
             for object in &inside {

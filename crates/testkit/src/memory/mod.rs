@@ -31,9 +31,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kiln_cluster::{ApiError, Call, KindKey, Listing, Reason, Reply, Verb, WatchEvent};
+use kiln_object::object_map::read_resume;
 use kiln_object::{Gvk, Kinds, ObjectId, Selector, metadata};
 use kiln_schema::{KubernetesVersion, Schema};
-use kiln_value::{Str, Value, value};
+use kiln_value::{Value, value};
 
 pub use access::{Access, Decision};
 pub use counts::{Counts, Tally};
@@ -216,23 +217,13 @@ impl Memory {
         let kind = self.known(gvk)?;
         let mut listing = Listing { revision: self.revision, ..Listing::default() };
         let Some(table) = self.tables.get(&kind) else { return Ok(listing) };
-        let after = resume.map(|resume| {
-            let (namespace, name) = resume.split_once('/').unwrap_or(("", resume));
-            (Str::new(namespace), Str::new(name))
+        let after = resume.map(read_resume);
+        let limit = limit.map_or(usize::MAX, |limit| limit.max(1));
+        let page = table.map().page(namespace, after.as_ref(), limit, |object| {
+            selector.matches(metadata::labels(object))
         });
-        for ((_, _), object) in table.range(namespace, after.as_ref()) {
-            if !selector.matches(metadata::labels(object)) {
-                continue;
-            }
-            if limit.is_some_and(|limit| listing.objects.len() >= limit.max(1)) {
-                let last = listing.objects.last();
-                let text = |of: fn(&Value) -> Option<&str>| last.and_then(of).unwrap_or_default();
-                listing.resume =
-                    Some(format!("{}/{}", text(metadata::namespace), text(metadata::name)));
-                break;
-            }
-            listing.objects.push(gvk.in_version(object));
-        }
+        listing.resume = page.resume_text();
+        listing.objects.extend(page.objects.into_iter().map(|object| gvk.in_version(object)));
         Ok(listing)
     }
 

@@ -1,21 +1,18 @@
 //! The objects of one kind, and the log of their changes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
 
 use kiln_cluster::WatchEvent;
-use kiln_object::Change;
+use kiln_object::{Change, NamespacedName, ObjectMap};
 use kiln_value::{Str, Value};
 
 /// How many changes of a kind are remembered before the oldest are forgotten.
 const REMEMBERED: usize = 50_000;
 
-type NamespacedName = (Str, Str);
-
 /// The objects of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    objects: BTreeMap<NamespacedName, Value>,
+    objects: ObjectMap,
     /// Which manager applied which fields, of objects that were written by server-side apply.
     applied: BTreeMap<NamespacedName, BTreeMap<Str, BTreeSet<Vec<Str>>>>,
     log: VecDeque<WatchEvent>,
@@ -29,32 +26,20 @@ impl Table {
     }
 
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Value> {
-        self.objects.get(&(Str::new(namespace), Str::new(name)))
+        self.objects.get(namespace, name)
     }
 
     pub(super) fn objects(&self) -> impl Iterator<Item = &Value> {
         self.objects.values()
     }
 
-    /// Objects of a namespace, or of all, behind a place.
-    pub(super) fn range<'t>(
-        &'t self,
-        namespace: Option<&'t str>,
-        after: Option<&NamespacedName>,
-    ) -> impl Iterator<Item = (&'t NamespacedName, &'t Value)> {
-        let start = match (after, namespace) {
-            (Some(after), _) => Bound::Excluded(after.clone()),
-            (None, Some(namespace)) => Bound::Included((Str::new(namespace), Str::default())),
-            (None, None) => Bound::Unbounded,
-        };
-        self.objects
-            .range((start, Bound::Unbounded))
-            .take_while(move |((in_namespace, _), _)| namespace.is_none_or(|n| in_namespace == n))
+    pub(super) fn map(&self) -> &ObjectMap {
+        &self.objects
     }
 
     pub(super) fn put(&mut self, place: NamespacedName, object: Value, revision: u64) {
         let change =
-            if self.objects.contains_key(&place) { Change::Modified } else { Change::Added };
+            if self.objects.get_at(&place).is_some() { Change::Modified } else { Change::Added };
         self.note(WatchEvent { change, object: object.clone(), revision });
         self.objects.insert(place, object);
     }

@@ -142,7 +142,9 @@ fn read_operator(value: &Value, path: &Path) -> Result<ConditionOperator, ParseC
             Some(near) => format!("did you mean {near:?}?"),
             None => format!("use one of {}", operators()),
         };
-        wrong(path, format!("unknown operator {name:?}"), Some(hint))
+        // Kyverno's words, for those who search for them.
+        let problem = format!("entered value of `operator` is invalid: {name:?}");
+        wrong(path, problem, Some(hint))
     })
 }
 

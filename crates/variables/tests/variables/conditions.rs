@@ -166,7 +166,7 @@ fn wrong_forms_are_reported_with_their_place() {
         (value!([{"any": []}]), "preconditions[0]: a condition without an operator", "at the top"),
         (
             value!({"any": [{"operator": "Equal"}, {"operator": "Equls"}]}),
-            "preconditions.any[1].operator: unknown operator \"Equls\"",
+            "preconditions.any[1].operator: entered value of `operator` is invalid: \"Equls\"",
             "did you mean \"Equals\"?",
         ),
         (

@@ -303,7 +303,7 @@ mod tests {
             "metadata": {"name": name, "uid": name, "resourceVersion": (version.to_string())}})
     }
 
-    fn event(kind: &str, object: Value) -> Value {
+    fn event(kind: &str, object: &Value) -> Value {
         value!({"type": kind, "object": object})
     }
 
@@ -321,10 +321,12 @@ mod tests {
         let history = [operation(Action::Watch), operation(Action::Send("POST"))];
         let answer = Answer { status: 201, warnings: Vec::new(), body: object("a", 5, "1") };
         let (added, changed) =
-            (event("ADDED", object("a", 5, "1")), event("MODIFIED", object("a", 7, "2")));
-        let bookmark = event("BOOKMARK", value!({"metadata": {"resourceVersion": "6"}}));
+            (event("ADDED", &object("a", 5, "1")), event("MODIFIED", &object("a", 7, "2")));
+        let bookmark = event("BOOKMARK", &value!({"metadata": {"resourceVersion": "6"}}));
         let listed = value!({"items": [(object("a", 7, "2"))]});
-        let of = |events: Vec<Value>, resumed: Option<(usize, Vec<Value>)>| {
+        let of = |events: &[Value], resumed: Option<&(usize, Vec<Value>)>| {
+            let events = events.to_vec();
+            let resumed = resumed.cloned();
             let watch = WatchTrace { step: 0, events, resumed, list: listed.clone() };
             let steps = vec![None, Some(answer.clone())];
             let trace =
@@ -332,16 +334,16 @@ mod tests {
             guarantees::broken(&history, &trace)
         };
         let good = vec![added.clone(), bookmark.clone(), changed.clone()];
-        assert!(of(good.clone(), Some((2, vec![changed.clone()]))).is_empty());
+        assert!(of(&good, Some(&(2, vec![changed.clone()]))).is_empty());
         for (events, resumed, words) in [
             (vec![changed.clone(), added.clone()], None, "versions do not grow"),
             (vec![added.clone(), changed.clone(), changed.clone()], None, "versions do not grow"),
             (vec![added.clone()], None, "nothing tells of"),
-            (vec![event("ADDED", object("a", 5, "9")), changed.clone()], None, "was written"),
-            (vec![added.clone(), changed.clone(), bookmark.clone()], None, "a bookmark at 6"),
+            (vec![event("ADDED", &object("a", 5, "9")), changed.clone()], None, "was written"),
+            (vec![added, changed, bookmark], None, "a bookmark at 6"),
             (good, Some((2, vec![])), "a second watch tells"),
         ] {
-            let found = of(events, resumed);
+            let found = of(&events, resumed.as_ref());
             assert!(found.iter().any(|text| text.contains(words)), "{words}: {found:?}");
         }
     }

@@ -7,10 +7,10 @@ use kiln_diagnostic::SourceLocation;
 use kiln_offline::{RuleResult, Status};
 use kiln_value::{Map, Value, value};
 
-use super::faults::Written;
 use super::policy_report::PolicyFacts;
-use super::show::{describe, fix, message};
+use super::show::{describe, message};
 use crate::findings::{Finding, Level};
+use kiln_studio::{Written, fix_of as fix};
 
 const TITLE: &str = "policies.kyverno.io/title";
 const DESCRIPTION: &str = "policies.kyverno.io/description";

@@ -3,8 +3,8 @@
 use kiln_offline::{RuleResult, Status};
 use kiln_suites::{TestCase, TestEnd, TestGroup, junit_xml};
 
-use super::faults::Written;
 use super::show::{describe, message};
+use kiln_studio::Written;
 
 pub(super) fn xml(results: &[&RuleResult], written: &Written<'_>) -> String {
     let mut groups: Vec<TestGroup> = Vec::new();
@@ -23,7 +23,7 @@ fn case(result: &RuleResult, written: &Written<'_>) -> TestCase {
     let faults = written.faults(result);
     let said = message(result);
     let lines = |first: &str| {
-        let lines = faults.iter().map(super::faults::Located::line);
+        let lines = faults.iter().map(kiln_studio::Located::line);
         let problems = result.problems.iter().map(ToString::to_string);
         std::iter::once(first.to_owned())
             .chain(lines)

@@ -1,6 +1,5 @@
 //! `kiln apply`
 
-mod faults;
 mod findings;
 mod junit;
 mod policy_report;
@@ -17,10 +16,10 @@ use kiln_offline::{
 };
 use kiln_rules::Payload;
 use kiln_services::Services;
+use kiln_studio::{SchemasOfServer, Written};
 use kiln_value::Value;
 use kiln_yaml::{Document, emit_documents};
 
-use self::faults::Written;
 use super::plan::{KustomizationArgs, PlanArgs, PlanTask, plan};
 use crate::addresses::Fetched;
 use crate::args::{Global, OutputFormat, form_or_path, separated};
@@ -30,7 +29,6 @@ use crate::kustomization::built_documents;
 use crate::policy_files::{
     compile_rules, is_clean, kinds_of, objects_of, read_all, read_only, require_policy, rule_set,
 };
-use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 
@@ -108,7 +106,7 @@ pub(crate) struct Args {
     allow_service: Vec<HostAllowlist>,
 
     /// File for the objects, or directory, which is created if its name ends with a slash: mutated ones go to
-    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif, github, gitlab, azure) means --format
+    /// RESOURCE-mutated.yaml, generated ones to POLICY-generated.yaml. A format (json, yaml, table, junit, sarif, github, gitlab, azure, html) means --format
     #[arg(long, short, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -277,9 +275,10 @@ impl Accepted {
     }
 }
 
-pub(super) use show::{change_as_value, message};
+pub(super) use kiln_studio::change_as_value;
+pub(super) use show::message;
 
-pub(super) const FORMS: [OutputFormat; 9] = [
+pub(super) const FORMS: [OutputFormat; 10] = [
     OutputFormat::Text,
     OutputFormat::Table,
     OutputFormat::Yaml,
@@ -289,6 +288,7 @@ pub(super) const FORMS: [OutputFormat; 9] = [
     OutputFormat::Github,
     OutputFormat::Gitlab,
     OutputFormat::Azure,
+    OutputFormat::Html,
 ];
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
@@ -359,7 +359,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     };
     let shows_findings = crate::findings::FORMS.contains(&ui.format());
     let shows_fixes = (shows_findings
-        || matches!(ui.format(), OutputFormat::Text | OutputFormat::Json))
+        || matches!(ui.format(), OutputFormat::Text | OutputFormat::Json | OutputFormat::Html))
         && !(args.table || args.policy_report);
     let limits = if shows_fixes { limits.fixing() } else { limits };
     let mut others = objects_of(others)?;

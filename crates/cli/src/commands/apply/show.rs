@@ -3,13 +3,12 @@
 use std::io::{self, Write};
 
 use kiln_diagnostic::Diagnostic;
-use kiln_engine::{FieldChange, FieldValue, Fix, TraceAnswer, TraceStep};
 use kiln_object::ObjectId;
 use kiln_offline::{ObjectChange, Report, RuleResult, Status};
-use kiln_value::{Map, Value, json};
+use kiln_studio::{Written, fix_of as fix, plan_page, run_as_value, run_report};
+use kiln_value::json;
 use kiln_yaml::{emit, emit_documents};
 
-use super::faults::{Located, Written};
 use super::policy_report::policy_reports;
 use super::{Args, findings, junit};
 use crate::args::OutputFormat;
@@ -47,7 +46,8 @@ pub(super) fn report(
             }
         }
         OutputFormat::Json => {
-            writeln!(out, "{}", json::to_string_pretty(&as_value(args, report, &shown, written)))?;
+            let value = run_as_value(report, &shown, written, args.trace);
+            writeln!(out, "{}", json::to_string_pretty(&value))?;
         }
         // What was piped in comes out, changed or not, and what rules make follows.
         OutputFormat::Yaml if args.resource.iter().any(|path| path == "-") => {
@@ -57,6 +57,9 @@ pub(super) fn report(
             let objects = report.objects();
             let text = emit_documents(objects.iter().map(|made| &made.object));
             out.write_all(text.as_bytes())?;
+        }
+        OutputFormat::Html => {
+            out.write_all(plan_page(&run_report(report, &shown, written)).as_bytes())?;
         }
         OutputFormat::Table => table(&mut out, args, report, &shown)?,
         _ if args.table => table(&mut out, args, report, &shown)?,
@@ -229,123 +232,4 @@ fn table(
     });
     crate::ui::table(out, &header, rows)?;
     writeln!(out, "\n{}", summary(report))
-}
-
-fn result_as_value(args: &Args, result: &RuleResult, written: &Written<'_>) -> Value {
-    let made: Value = result
-        .made
-        .iter()
-        .map(|made| {
-            Value::from(Map::from_iter([
-                ("object", Value::from(made.id.to_string())),
-                ("change", Value::from(made.change.as_str())),
-            ]))
-        })
-        .collect();
-    let problems: Value = result.problems.iter().map(|p| Value::from(p.to_string())).collect();
-    let mut fields = Map::from_iter([
-        ("policy", Value::from(result.rule.policy.key())),
-        ("rule", Value::from(result.rule.rule.clone())),
-        ("resource", Value::from(result.trigger.to_string())),
-        ("result", Value::from(result.status.as_str())),
-    ]);
-    if let Some(deletion) = result.deletion {
-        fields.insert("deletion", deletion.as_str());
-    }
-    if let Some(because) = result.because() {
-        fields.insert("why", because);
-    }
-    if result.violation.is_some() {
-        let faults = written.faults(result);
-        fields.insert("faults", faults.iter().map(Located::as_value).collect::<Value>());
-    }
-    if let Some(fix) = fix(result) {
-        fields.insert("fix", fix.changes.iter().map(change_as_value).collect::<Value>());
-    }
-    if !result.properties.is_empty() {
-        fields.insert("properties", properties(result));
-    }
-    fields.insert("made", made);
-    fields.insert("problems", problems);
-    if let Some(trace) = result.trace.as_ref().filter(|_| args.trace) {
-        fields.insert("trace", step_as_value(trace));
-    }
-    Value::from(fields)
-}
-
-/// The smallest change that makes a resource pass.
-pub(super) fn fix(result: &RuleResult) -> Option<&Fix> {
-    result.violation.as_ref()?.fix.as_ref()
-}
-
-/// One change, as programs read it: without a value, any that matches the pattern will do.
-pub(crate) fn change_as_value(change: &FieldChange) -> Value {
-    let mut fields = Map::from_iter([
-        ("path", Value::from(change.at.to_string())),
-        ("pointer", Value::from(change.at.to_pointer())),
-    ]);
-    match &change.to {
-        FieldValue::Value(value) => {
-            fields.insert("action", "set");
-            fields.insert("value", value.clone());
-        }
-        FieldValue::Matching { pattern, .. } => {
-            fields.insert("action", "set");
-            fields.insert("matching", pattern.clone());
-        }
-        FieldValue::Removed => drop(fields.insert("action", "remove")),
-    }
-    Value::from(fields)
-}
-
-fn step_as_value(step: &TraceStep) -> Value {
-    let mut fields = Map::from_iter([("what", Value::from(step.what.clone()))]);
-    let answer = match &step.answer {
-        TraceAnswer::Done => None,
-        TraceAnswer::Yes => Some(Value::from(true)),
-        TraceAnswer::No => Some(Value::from(false)),
-        TraceAnswer::Value(value) => Some(value.clone()),
-        TraceAnswer::Failed => Some(Value::from("failed")),
-    };
-    if let Some(answer) = answer {
-        fields.insert("answer", answer);
-    }
-    if let Some(why) = &step.why {
-        fields.insert("why", why.clone());
-    }
-    if !step.steps.is_empty() {
-        let steps: Value = step.steps.iter().map(step_as_value).collect();
-        fields.insert("steps", steps);
-    }
-    Value::from(fields)
-}
-
-fn counts_as_value(report: &Report) -> Value {
-    let counts = report.counts();
-    Value::from(Map::from_iter([
-        ("pass", counts.pass),
-        ("fail", counts.fail),
-        ("warn", counts.warn),
-        ("error", counts.error),
-        ("skip", counts.skip),
-    ]))
-}
-
-fn as_value(args: &Args, report: &Report, shown: &[&RuleResult], written: &Written<'_>) -> Value {
-    let results = shown.iter().map(|result| result_as_value(args, result, written));
-    let results: Value = results.collect();
-    let untouched: Value = report.untouched.iter().map(|id| Value::from(id.to_string())).collect();
-    let objects: Value = report.objects().iter().map(|made| made.object.clone()).collect();
-    Value::from(Map::from_iter([
-        ("results", results),
-        ("untouched", untouched),
-        ("summary", counts_as_value(report)),
-        ("objects", objects),
-    ]))
-}
-
-/// What a rule adds to reports.
-fn properties(result: &RuleResult) -> Value {
-    let pairs = result.properties.iter();
-    Value::from(Map::from_iter(pairs.map(|(key, value)| (key.as_str(), value.clone()))))
 }

@@ -56,7 +56,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
 }
 
 fn once(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
-    let tree = tree::read(ui, global, &args.files, &args.exclude);
+    let tree = tree::read(ui, global, &args.files, &args.exclude, args.allow_empty);
     for problem in &tree.problems {
         ui.problem(problem);
     }

@@ -28,7 +28,13 @@ pub(super) struct Tree {
 }
 
 /// Reads files, directories and standard input.
-pub(super) fn read(ui: &Ui, global: &Global, paths: &[String], exclude: &[String]) -> Tree {
+pub(super) fn read(
+    ui: &Ui,
+    global: &Global,
+    paths: &[String],
+    exclude: &[String],
+    allow_empty: bool,
+) -> Tree {
     let limit = usize::try_from(global.max_input_size).unwrap_or(usize::MAX);
     let mut reader = Reader::new(ReadOptions::kubernetes().max_input_size(limit));
     let mut tree = Tree::default();
@@ -45,7 +51,7 @@ pub(super) fn read(ui: &Ui, global: &Global, paths: &[String], exclude: &[String
             },
             false => vec![path.clone()],
         };
-        if is_directory && files.is_empty() {
+        if is_directory && files.is_empty() && !allow_empty {
             let message = format!("there is no YAML or JSON file below {path}");
             tree.problems.push(Diagnostic::error(message));
         }

@@ -2,6 +2,7 @@
 
 mod cluster_plan;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use kiln_convert::{
     CheckOptions, Conversion, ConvertedDocument, RuleVerdict, Target, Verdict, convert, verdicts,
 };
 use kiln_diagnostic::Diagnostic;
-use kiln_dialects::{is_exception, is_policy};
+use kiln_dialects::{SHADOW_OF, SHADOW_OF_RULES, is_exception, is_policy};
 use kiln_equivalence::{DifferenceKind, FoundDifference};
 use kiln_object::Kinds;
 use kiln_yaml::Document;
@@ -52,6 +53,10 @@ pub(crate) struct Args {
     /// Overwrite files that exist
     #[arg(long, requires = "output")]
     force: bool,
+
+    /// Annotate the new policies as shadows: a cluster evaluates them beside the old ones, and nothing comes of it
+    #[arg(long)]
+    shadow: bool,
 
     /// Do not run both sides to compare them
     #[arg(long)]
@@ -111,6 +116,10 @@ struct Converted {
 
 pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
     ui.has_formats_of("convert")?;
+    if args.shadow && args.to != To::Cel {
+        let problem = Diagnostic::error("only policies in CEL can be shadows");
+        return Err(problem.hint("leave out --to, or --shadow").into());
+    }
     let (documents, kinds) = match args.cluster {
         true => {
             let reader = args.connection.reader()?;
@@ -172,10 +181,14 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
             ),
         }
     }
+    let certified = args.certificate.as_ref().map(|path| (path, certificate(&all, &options)));
+    if args.shadow {
+        all.iter_mut().for_each(mark_as_shadows);
+    }
     write_policies(ui, args, &all, &excepted)?;
     unconverted.iter().for_each(|problem| ui.problem(problem));
-    if let Some(path) = &args.certificate {
-        input::write_file(path, &format!("{:#}\n", certificate(&all, &options)))?;
+    if let Some((path, certified)) = certified {
+        input::write_file(path, &format!("{certified:#}\n"))?;
     }
     show_verdicts(ui, &all);
     if args.cluster {
@@ -215,6 +228,32 @@ fn checked(
         false => verdicts(&source, &conversion, kinds, options),
     };
     Converted { source, conversion, verdicts }
+}
+
+/// Annotates policies so that a cluster compares them with the rules that they came of.
+fn mark_as_shadows(one: &mut Converted) {
+    let source = one.source.value();
+    let text = |path: &[&str]| source.str_at(path.iter().copied()).unwrap_or_default().to_owned();
+    let (kind, name) = (text(&["kind"]), text(&["metadata", "name"]));
+    let of = match text(&["metadata", "namespace"]) {
+        namespace if namespace.is_empty() => format!("{kind}/{name}"),
+        namespace => format!("{kind}/{namespace}/{name}"),
+    };
+    let Conversion { documents, rules } = &mut one.conversion;
+    for (number, document) in documents.iter_mut().enumerate() {
+        let own: Vec<&str> = rules
+            .iter()
+            .filter(|rule| rule.documents.contains(&number))
+            .map(|rule| rule.rule.as_str())
+            .collect();
+        let some = (own.len() < rules.len()).then(|| own.join(", "));
+        let annotations = [(SHADOW_OF, Some(of.clone())), (SHADOW_OF_RULES, some)];
+        for (key, value) in annotations {
+            if let Some(value) = value {
+                let _ = document.value.set(["metadata", "annotations", key], value);
+            }
+        }
+    }
 }
 
 /// Prints the policies, or writes them to files that are not there yet.
@@ -284,7 +323,12 @@ fn rule_json(found: &RuleVerdict) -> serde_json::Value {
             "path": obstacle.path.to_string(),
             "advice": obstacle.advice,
         })),
-        "declared": found.rule.differences,
+        "declared": found.rule.differences.iter().zip(&found.examples).map(|(difference, example)| json!({
+            "inputs": difference.inputs,
+            "effect": difference.effect,
+            "weaker": difference.weaker,
+            "example": example.as_ref().map(found_json),
+        })).collect::<Vec<_>>(),
         "found": found.found.iter().map(found_json).collect::<Vec<_>>(),
         "evidence": found.evidence,
     })
@@ -340,8 +384,13 @@ fn in_words(one: &Converted, found: &RuleVerdict) -> String {
         }
         None => text.push_str(" (not checked)"),
     }
-    for difference in &rule.differences {
+    for (number, difference) in rule.differences.iter().enumerate() {
         let _ = write!(text, "\n  {}: {}", difference.inputs, difference.effect);
+        if let Some(Some(example)) = found.examples.get(number) {
+            let (operation, object) = (example.input.operation.as_str(), &example.input.object);
+            let object = kiln_value::json::to_string(object);
+            let _ = write!(text, "\n    for example {operation} {object}");
+        }
     }
     for difference in &found.found {
         let _ = write!(text, "\n{}", found_in_words(difference));
@@ -457,18 +506,26 @@ fn verify(
     let found = certificate(all, options).to_string();
     let found: serde_json::Value = serde_json::from_str(&found)
         .map_err(|error| Diagnostic::error(format!("cannot write the certificate: {error}")))?;
-    if wanted == found {
-        ui.status(&format!(
-            "{} holds: {}",
-            path.display(),
-            counted(all.len(), "policy", "policies")
-        ));
+    // Another version that finds the same is as good.
+    let mut now = found.clone();
+    if wanted.get("engine") != found.get("engine") {
+        let (was, is) = (&wanted["engine"], &found["engine"]);
+        ui.problem(&Diagnostic::warning(format!("the engine was {was} and is {is}")));
+        now["engine"] = wanted["engine"].clone();
+    }
+    if wanted == now {
+        let policies = counted(all.len(), "policy", "policies");
+        ui.status(&format!("{} holds: {policies}", path.display()));
         return Ok(CommandOutcome::Done);
     }
-    for field in ["engine", "seed", "inputs"] {
-        if wanted.get(field) != found.get(field) {
-            let (was, is) = (&wanted[field], &found[field]);
-            ui.problem(&Diagnostic::warning(format!("{field} was {was} and is {is}")));
+    let fields = |value: &serde_json::Value| -> BTreeSet<String> {
+        value.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect()
+    };
+    for field in fields(&wanted).union(&fields(&now)).filter(|field| *field != "policies") {
+        if wanted.get(field) != now.get(field) {
+            ui.problem(&Diagnostic::error(format!(
+                "the certificate was changed: {field} is not what kiln convert writes"
+            )));
         }
     }
     let empty = Vec::new();
@@ -492,6 +549,15 @@ fn verify(
                 policy["policy"]
             ))),
         }
+    }
+    let given = found["policies"].as_array().unwrap_or(&empty);
+    for known in
+        known.iter().filter(|known| !given.iter().any(|one| one["policy"] == known["policy"]))
+    {
+        ui.problem(&Diagnostic::error(format!(
+            "policy {} is in the certificate and not among the files",
+            known["policy"]
+        )));
     }
     Ok(CommandOutcome::Negative)
 }

@@ -7,6 +7,7 @@ mod health;
 mod policies;
 mod scan;
 mod services;
+mod shadows;
 mod update_requests;
 mod webhooks;
 
@@ -25,14 +26,14 @@ use self::services::Endpoints;
 use crate::args::OutputFormat;
 use crate::cluster::competing_engines::CompetingEngine;
 use crate::cluster::connection::{Connection, settings_of};
-use crate::exit::{CommandOutcome, CommandResult};
+use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::ui::{Paint, Ui, counted, plain};
 
 /// Diagnose problems of an installation, with hints
 ///
 /// Checks the CustomResourceDefinitions, the leader-election Lease and the health of the engine, how far the background
 /// scan has come, webhooks and their endpoints, certificates, the permissions that policies need, policies that are not ready or have no recorded
-/// author, rules that Kiln does not run, exceptions that do not apply, UpdateRequests that wait or failed, objects
+/// author, rules that Kiln does not run, shadows that differ from their policies, exceptions that do not apply, UpdateRequests that wait or failed, objects
 /// that another writer keeps changing, and other engines that act on the same policies. Changes nothing.
 ///
 /// Exits with code 0 if there are no problems, with 1 otherwise.
@@ -180,11 +181,23 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
     ui.has_formats_of("doctor")?;
     let reader = args.connection.reader()?;
     let service = args.service.clone().unwrap_or_else(|| args.connection.names().service());
+    let findings = findings(&reader, &service, &args.engine_namespace)?;
+    show(ui, &findings)?;
+    let is_well = findings.iter().all(|finding| finding.state != FindingState::Bad);
+    Ok(if is_well { CommandOutcome::Done } else { CommandOutcome::Negative })
+}
+
+/// Looks at everything.
+fn findings(
+    reader: &LiveReader,
+    service: &str,
+    engine_namespace: &str,
+) -> Result<Vec<Finding>, CommandFailure> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut checks = Checks {
-        settings: settings_of(&reader, &args.engine_namespace)?,
-        reader: &reader,
-        service: &service,
+        settings: settings_of(reader, engine_namespace)?,
+        reader,
+        service,
         now: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         served: None,
         renewal: certificates::Renewal::Unknown,
@@ -202,12 +215,35 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         let engines = health::check(&mut checks);
         scan::check(&mut checks, &engines);
         policies::check(&mut checks)?;
+        shadows::check(&mut checks, &engines)?;
         update_requests::check(&mut checks);
     }
-    let findings = checks.findings;
-    show(ui, &findings)?;
-    let is_well = findings.iter().all(|finding| finding.state != FindingState::Bad);
-    Ok(if is_well { CommandOutcome::Done } else { CommandOutcome::Negative })
+    Ok(checks.findings)
+}
+
+/// The same for another command, as programs read it.
+pub(super) fn findings_as_value(
+    reader: &LiveReader,
+    service: &str,
+    engine_namespace: &str,
+) -> Result<Value, CommandFailure> {
+    let found = findings(reader, service, engine_namespace)?;
+    let found = found.iter().map(|finding| {
+        let severity = match finding.state {
+            FindingState::Good => "ok",
+            FindingState::Doubtful => "warning",
+            FindingState::Bad => "error",
+        };
+        let mut fields = kiln_value::Map::from_iter([
+            ("severity", severity.to_owned()),
+            ("message", format!("{}: {}", finding.about, finding.message)),
+        ]);
+        if let Some(hint) = &finding.hint {
+            fields.insert("hint", hint.as_str());
+        }
+        Value::from(fields)
+    });
+    Ok(found.collect())
 }
 
 fn show(ui: &Ui, findings: &[Finding]) -> std::io::Result<()> {

@@ -5,6 +5,7 @@ use kiln_object::{ObjectId, metadata};
 use kiln_offline::blocked_by;
 use kiln_rules::Rule;
 use kiln_runtime::provenance::{Provenance, is_in_step};
+use kiln_studio::LinkState;
 use kiln_value::Value;
 
 use super::Looking;
@@ -19,6 +20,7 @@ pub(super) struct MadeBy {
     pub(super) sources: Vec<String>,
     /// How it stands to what the rule wants now.
     pub(super) state: String,
+    pub(super) link_state: LinkState,
 }
 
 impl Looking<'_> {
@@ -33,12 +35,13 @@ impl Looking<'_> {
         };
         let trigger = self.trigger(&made);
         let named = trigger.as_ref().ok().and_then(|trigger| ObjectId::of(trigger.as_ref()?).ok());
-        let state = match (rule, trigger) {
-            (None, _) => {
-                "the cluster has no such rule any more; nothing synchronizes the object".to_owned()
-            }
-            (_, Err(why)) => format!("its trigger cannot be read: {why}"),
-            (_, Ok(None)) => "its trigger is gone".to_owned(),
+        let (link_state, state) = match (rule, trigger) {
+            (None, _) => (
+                LinkState::Waiting,
+                "the cluster has no such rule any more; nothing synchronizes the object".to_owned(),
+            ),
+            (_, Err(why)) => (LinkState::Failed, format!("its trigger cannot be read: {why}")),
+            (_, Ok(None)) => (LinkState::Waiting, "its trigger is gone".to_owned()),
             (Some(rule), Ok(Some(trigger))) => self.state(rule, &made, trigger, id, object),
         };
         Some(MadeBy {
@@ -49,6 +52,7 @@ impl Looking<'_> {
             trigger: named.or_else(|| made.trigger()).map(|trigger| trigger.to_string()),
             sources: made.sources().to_vec(),
             state,
+            link_state,
         })
     }
 
@@ -74,35 +78,44 @@ impl Looking<'_> {
         trigger: Value,
         id: &ObjectId,
         object: &Value,
-    ) -> String {
+    ) -> (LinkState, String) {
         if !rule.lifecycle.synchronize {
-            return "created once: the rule does not synchronize it".to_owned();
+            let once = "created once: the rule does not synchronize it";
+            return (LinkState::InStep, once.to_owned());
         }
         let Some(event) = made.event(trigger) else {
-            return "created when its trigger was deleted or connected to; it is not synchronized"
-                .to_owned();
+            let once =
+                "created when its trigger was deleted or connected to; it is not synchronized";
+            return (LinkState::InStep, once.to_owned());
         };
         let outcome =
             self.with_eval_env(|eval_env| self.rules.evaluate_rule(&rule.id, &event, eval_env));
         // The rule is one of the set.
-        let Some(outcome) = outcome else { return String::new() };
+        let Some(outcome) = outcome else { return (LinkState::InStep, String::new()) };
         if let Some(failure) = outcome.failures.first() {
-            return format!("the rule fails: {}", failure.message);
+            return (LinkState::Failed, format!("the rule fails: {}", failure.message));
         }
         let wanted = outcome.effects.iter().find_map(|effect| match effect {
             Effect::Ensure(ensure) if ensure.target.same_object(id) => Some(ensure),
             _ => None,
         });
         match wanted.map(|ensure| -> &Ensure { ensure }) {
-            Some(ensure) if is_in_step(&ensure.object, object) => "as the rule wants it".to_owned(),
-            Some(_) => "not as the rule wants it; `kiln plan` shows the difference".to_owned(),
+            Some(ensure) if is_in_step(&ensure.object, object) => {
+                (LinkState::InStep, "as the rule wants it".to_owned())
+            }
+            Some(_) => {
+                let differs = "not as the rule wants it; `kiln plan` shows the difference";
+                (LinkState::Drifted, differs.to_owned())
+            }
             None if outcome.status() == Status::Pass => {
-                "the rule generates other objects for its trigger now".to_owned()
+                let others = "the rule generates other objects for its trigger now";
+                (LinkState::Waiting, others.to_owned())
             }
             None => {
                 let why = outcome.trace.as_ref().and_then(blocked_by);
                 let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-                format!("the rule generates nothing for its trigger any more{why}")
+                let nothing = format!("the rule generates nothing for its trigger any more{why}");
+                (LinkState::Waiting, nothing)
             }
         }
     }

@@ -14,13 +14,13 @@ use kiln_offline::blocked_by;
 use kiln_rules::RuleId;
 use kiln_runtime::provenance::Books;
 use kiln_runtime::{LiveReader, RuleEnvironment};
+use kiln_studio::{LinkState, SchemasOfServer};
 use kiln_value::Value;
 
 use crate::cluster::connection::{Connection, around, stored_policies, stored_rules};
 use crate::cluster::policy_status::{PolicyCondition, unmet};
 use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::policy_files::rule_set;
-use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
 use made_by::MadeBy;
@@ -145,6 +145,57 @@ pub(crate) fn run(ui: &Ui, args: &Args) -> CommandResult {
         stored_policies(&reader)?.iter().flat_map(|policy| unmet(policy.value())).collect();
     show::explanation(ui, args, &explanation)?;
     Ok(if explanation.is_no() { CommandOutcome::Negative } else { CommandOutcome::Done })
+}
+
+/// What is explained for another command.
+impl Args {
+    fn for_object(connection: &Connection, engine_namespace: &str) -> Self {
+        Args {
+            object: Vec::new(),
+            namespace: None,
+            user: None,
+            group: Vec::new(),
+            all: false,
+            trace: false,
+            allow_service: Vec::new(),
+            engine_namespace: engine_namespace.to_owned(),
+            connection: connection.clone(),
+        }
+    }
+}
+
+/// The explanation of an object, as the command prints it.
+pub(super) fn explained(
+    ui: &Ui,
+    reader: &LiveReader,
+    args: (&Connection, &str),
+    (id, object): (&ObjectId, &Value),
+) -> Result<String, CommandFailure> {
+    let args = Args::for_object(args.0, args.1);
+    let around = around(reader, &args.engine_namespace, &super::run::all(&[]))?;
+    let rules = rule_set(&stored_rules(ui, reader, &around.settings, Severity::Error)?);
+    let looking = Looking { reader, args: &args, rules: &rules, around: &around };
+    let explanation = looking.explain(id, object)?;
+    Ok(show::plain_text(&explanation)?)
+}
+
+/// How objects that rules made stand to their rules.
+pub(super) fn states(
+    ui: &Ui,
+    reader: &LiveReader,
+    args: (&Connection, &str),
+    objects: &[&Value],
+) -> Result<Vec<(ObjectId, LinkState, String)>, CommandFailure> {
+    let args = Args::for_object(args.0, args.1);
+    let around = around(reader, &args.engine_namespace, &super::run::all(&[]))?;
+    let rules = rule_set(&stored_rules(ui, reader, &around.settings, Severity::Error)?);
+    let looking = Looking { reader, args: &args, rules: &rules, around: &around };
+    let known = objects.iter().filter_map(|object| {
+        let id = ObjectId::of(object).ok()?;
+        let made = looking.made_by(&id, object)?;
+        Some((id, made.link_state, made.state))
+    });
+    Ok(known.collect())
 }
 
 /// The object that a user means.

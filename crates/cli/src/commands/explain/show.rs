@@ -22,6 +22,13 @@ pub(super) fn explanation(ui: &Ui, args: &Args, explanation: &Explanation) -> io
     out.flush()
 }
 
+/// The explanation without colours.
+pub(super) fn plain_text(explanation: &Explanation) -> io::Result<String> {
+    let mut out = Vec::new();
+    text(&mut out, false, false, explanation)?;
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
 fn text(out: &mut impl Paint, all: bool, trace: bool, shown: &Explanation) -> io::Result<()> {
     writeln!(out, "{}", plain(&shown.object.to_string()))?;
     if let Some(made) = &shown.made_by {

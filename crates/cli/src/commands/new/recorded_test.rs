@@ -31,7 +31,7 @@ pub(super) fn run(ui: &Ui, global: &Global, directory: &Path) -> CommandResult {
     let place = directory.join(FILE);
     if std::fs::symlink_metadata(&place).is_ok() {
         return Err(Diagnostic::error(format!("{} is there already", shown(&place)))
-            .hint("remove it first, or run it with: kiln test")
+            .hint(format!("remove it first, or run it with: kiln test {}", shown(directory)))
             .into());
     }
     let (mut policies, mut resources, mut exceptions) = (Vec::new(), Vec::new(), Vec::new());

@@ -24,9 +24,9 @@ use crate::exit::CommandFailure;
 use crate::kustomization::{BuildArgs, built_documents};
 use crate::policy_files::{compile_rules, kinds_of, objects_of, read_all, rule_set};
 use crate::revision::Revision;
-use crate::server_schemas::SchemasOfServer;
 use crate::system_env::SystemEnv;
 use crate::ui::Ui;
+use kiln_studio::SchemasOfServer;
 
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 

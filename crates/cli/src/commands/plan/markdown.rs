@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
+use kiln_studio::fold;
 use kiln_value::Value;
 
 use super::Plan;
-use super::bookkeeping::fold;
 use super::show::{Shown, named, rule, summary};
 use crate::ui::{difference, plain};
 

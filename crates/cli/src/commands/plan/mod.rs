@@ -1,7 +1,7 @@
 //! `kiln plan`
 
-mod bookkeeping;
 mod cleanup;
+mod html;
 mod kustomization;
 mod markdown;
 mod next_write;

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use kiln_object::ObjectId;
 use kiln_rules::RuleId;
 use kiln_runtime::Planned;
+use kiln_studio::{fold, plan_page};
 use kiln_value::{Map, Value, json};
 use kiln_yaml::emit;
 
 use super::Plan;
-use super::bookkeeping::fold;
 use super::cleanup::NextRun;
 use super::next_write::NextWrite;
 use crate::args::OutputFormat;
@@ -21,6 +21,9 @@ pub(super) fn plan(ui: &Ui, shown: Shown, plan: &Plan) -> io::Result<()> {
         OutputFormat::Json => writeln!(out, "{}", json::to_string_pretty(&as_value(plan)))?,
         OutputFormat::Yaml => out.write_all(emit(&as_value(plan)).as_bytes())?,
         OutputFormat::Table => rows(&mut out, plan)?,
+        OutputFormat::Html => {
+            out.write_all(plan_page(&super::html::report(shown, plan)).as_bytes())?;
+        }
         OutputFormat::Markdown => super::markdown::markdown(&mut out, shown, plan)?,
         _ => text(&mut out, shown, plan)?,
     }

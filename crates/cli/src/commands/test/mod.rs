@@ -1,18 +1,22 @@
 //! `kiln test`
 
-mod chainsaw;
 mod definitions;
+mod programs;
+mod sandboxes;
 mod show;
 mod side_by_side;
+mod worlds;
 
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use kiln_diagnostic::{Diagnostic, Severity};
 use kiln_engine::HostAllowlist;
 use kiln_services::Services;
 use kiln_suites::{Files, Report, Selector, Suite, SuiteOptions};
+use kiln_world::WorldImage;
 use kiln_yaml::{Document, ReadOptions};
 
 use crate::addresses::Fetched;
@@ -27,9 +31,10 @@ use crate::ui::{Counter, Ui};
 /// Run policy tests (kyverno-test.yaml, chainsaw-test.yaml)
 ///
 /// A suite is a file kyverno-test.yaml in the format of Kyverno's command line, or a file chainsaw-test.yaml in the
-/// format of Chainsaw, whose steps run on a sandbox with the engine; directories are searched for both. Prints a table
-/// of all results, each suite as soon as it is done, and the differences between actual and expected objects. Exits
-/// with code 1 if a test failed, with 2 if a suite is invalid; the other suites still run.
+/// format of Chainsaw, whose steps run on a cluster in this process with the engine; directories are searched for both.
+/// Time in that cluster is logical: sleeps and timeouts take no time, and results are the same in every run. Prints a
+/// table of all results, each suite as soon as it is done, and the differences between actual and expected objects.
+/// Exits with code 1 if a test failed, with 2 if a suite is invalid; the other suites still run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Directories to search for test suites, test suites, or URLs of git repositories
@@ -64,6 +69,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST", value_parser = HostAllowlist::read)]
     allow_service: Vec<HostAllowlist>,
 
+    /// Run scripts and commands of Chainsaw tests on this machine, against a sandbox on loopback in real time
+    #[arg(long)]
+    allow_scripts: bool,
+
     /// CustomResourceDefinitions for all suites and their sandboxes: files, directories, or names of common ones, such as
     /// argo, cert-manager or istio, separated by commas; an unknown name lists them all
     #[arg(long, value_name = "FILES|NAMES", alias = "crd-paths")]
@@ -77,7 +86,7 @@ pub(crate) struct Args {
     #[arg(long)]
     warnings_as_errors: bool,
 
-    /// Number of suites to run in parallel [default: twice the number of processors]
+    /// Number of suites to run in parallel [default: number of processors]
     #[arg(long, short, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
 
@@ -120,6 +129,8 @@ struct Run<'r> {
     global: &'r Global,
     selector: Selector,
     definitions: Vec<Document>,
+    /// The cluster that tests with live steps begin with, made when the first one needs it.
+    image: OnceLock<Result<WorldImage, Diagnostic>>,
     read: ReadOptions,
 }
 
@@ -149,6 +160,7 @@ pub(crate) fn run(ui: &Ui, global: &Global, args: &Args) -> CommandResult {
         global,
         selector,
         definitions,
+        image: OnceLock::new(),
         read: ReadOptions::kubernetes()
             .max_input_size(usize::try_from(global.max_input_size).unwrap_or(usize::MAX)),
     };
@@ -172,7 +184,12 @@ impl Run<'_> {
                 Severity::Warning,
                 format!("there is no {} below {}", names[0], paths.join(", ")),
             );
-            ui.problem(&problem.hint("--file-name says how suites are called"));
+            ui.problem(&problem.hint(match args.file_name {
+                Some(_) => "--file-name says how suites are called",
+                None => {
+                    "`kiln new test DIR` writes one for the policies in DIR, from what they do now"
+                }
+            }));
         }
         let mut report = Report::default();
         let mut shown = show::Shown::new(ui, args, output.is_none());
@@ -214,16 +231,7 @@ impl Run<'_> {
     fn suite(&self, path: &str) -> Suite {
         let disk = Disk { limit: self.global.max_input_size };
         if kiln_suites::chainsaw::is_chainsaw_test(path, &disk, self.read) {
-            let clusters = chainsaw::Sandboxes::new(&self.definitions);
-            return match clusters {
-                Ok(clusters) => kiln_suites::chainsaw::run(path, &disk, self.read, &clusters),
-                Err(problem) => Suite {
-                    path: path.to_owned(),
-                    name: None,
-                    problems: vec![problem],
-                    rows: Vec::new(),
-                },
-            };
+            return self.live_suite(path, &disk);
         }
         let services = Services::new(super::run::all(&self.args.allow_service));
         let options = SuiteOptions {
@@ -234,6 +242,27 @@ impl Run<'_> {
             definitions: &self.definitions,
         };
         kiln_suites::run(path, &disk, &options)
+    }
+
+    /// What comes of a suite with live steps.
+    fn live_suite(&self, path: &str, disk: &Disk) -> Suite {
+        use kiln_suites::chainsaw::{has_programs, run};
+        let broken = |problem: Diagnostic| Suite {
+            path: path.to_owned(),
+            name: None,
+            problems: vec![problem],
+            rows: Vec::new(),
+        };
+        if self.args.allow_scripts && has_programs(path, disk, self.read) {
+            return match sandboxes::Sandboxes::new(&self.definitions) {
+                Ok(clusters) => run(path, disk, self.read, true, &clusters),
+                Err(problem) => broken(problem),
+            };
+        }
+        match self.image.get_or_init(|| worlds::image(&self.definitions)) {
+            Ok(image) => run(path, disk, self.read, false, &worlds::Worlds { image }),
+            Err(problem) => broken(problem.clone()),
+        }
     }
 
     fn end(&self, report: &Report) -> CommandResult {

@@ -29,7 +29,8 @@ pub(super) fn report(
         OutputFormat::Sarif | OutputFormat::Github | OutputFormat::Gitlab | OutputFormat::Azure => {
             findings::write(out, format, &attention(report))?;
         }
-        OutputFormat::Text => {
+        // `Ui::has_formats_of` has refused what is not a form of this command.
+        OutputFormat::Text | OutputFormat::Html => {
             rows(out, args, shown)?;
             differences(out, shown)?;
             writeln!(out, "{}", summary(report))?;

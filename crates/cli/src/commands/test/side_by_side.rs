@@ -6,9 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-/// Tests with live steps wait most of the time.
-const PER_PROCESSOR: usize = 2;
-
 /// Runs something for each of several things, and hands on what comes of each, in their order, as soon as all before it
 /// are done. It ends early when the consumer wants no more.
 pub(super) fn run<T: Sync, R: Send>(
@@ -17,7 +14,7 @@ pub(super) fn run<T: Sync, R: Send>(
     one: impl Fn(&T) -> R + Sync,
     mut tell: impl FnMut(R) -> bool,
 ) {
-    let usual = || thread::available_parallelism().map_or(1, NonZeroUsize::get) * PER_PROCESSOR;
+    let usual = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let jobs = jobs.map_or_else(usual, NonZeroUsize::get);
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {

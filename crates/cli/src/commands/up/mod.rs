@@ -22,8 +22,11 @@ use kiln_diagnostic::Diagnostic;
 use kiln_object::ObjectId;
 use kiln_sandbox::{Sandbox, SandboxOptions};
 use kiln_text::names;
+use kiln_value::value;
 
+use super::ui::{ClusterWrite, ServedCluster, Studio, StudioServer};
 use crate::args::{Global, separated};
+use crate::cluster::connection::Connection;
 use crate::exit::{CommandFailure, CommandOutcome, CommandResult};
 use crate::logging;
 use crate::ui::{Ui, counted};
@@ -80,6 +83,10 @@ pub(crate) struct Args {
     /// Run only the API server, without policies
     #[arg(long)]
     bare: bool,
+
+    /// Open Kiln Studio on the sandbox: prints the address of a web application that shows and changes it
+    #[arg(long, conflicts_with = "command")]
+    ui: bool,
 
     /// Log level: error, warn, info, debug
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "KILN_LOG")]
@@ -219,6 +226,9 @@ impl Up<'_> {
         let work = async {
             self.begin(given).await?;
             self.tell_ready(given, began)?;
+            if args.ui {
+                self.serve_studio()?;
+            }
             if args.demo {
                 demo::narrate(&self.sandbox, say).await?;
             }
@@ -313,6 +323,31 @@ impl Up<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Serves Kiln Studio beside the sandbox, until the process ends.
+    fn serve_studio(&self) -> Result<(), CommandFailure> {
+        let (sandbox, namespace) = (Arc::clone(&self.sandbox), self.args.namespace.clone());
+        let writer = move |write: ClusterWrite| -> Result<(), String> {
+            let told = |refusal: kiln_sandbox::Refusal| refusal.message;
+            match write {
+                ClusterWrite::Apply(object) => {
+                    sandbox.apply(&object, &namespace).map(drop).map_err(told)
+                }
+                ClusterWrite::Delete(id) => {
+                    let object = value!({
+                        "apiVersion": id.gvk.api_version(), "kind": id.gvk.kind.as_str(),
+                        "metadata": {"name": id.name.as_str(), "namespace": id.namespace.as_str()},
+                    });
+                    sandbox.delete(&object, &namespace).map_err(told)
+                }
+            }
+        };
+        let connection = Connection::of_kubeconfig(self.kubeconfig.clone());
+        let cluster = ServedCluster::sandbox(connection, Arc::new(writer));
+        let studio = Studio { workspace: None, cluster: Some(Box::new(cluster)) };
+        let server = StudioServer::start(SocketAddr::from(([127, 0, 0, 1], 0)), studio)?;
+        say(&format!("Kiln Studio: {}", server.url()))
     }
 
     /// Tells that everything is ready; with a command only what is wrong, so that its output stays clean.

@@ -8,6 +8,7 @@ mod durability;
 mod files;
 mod in_a_row;
 mod load;
+mod moving;
 mod reports;
 mod rights;
 

@@ -1,8 +1,8 @@
 //! What becomes of each value of Kyverno's chart.
 
-use kiln_value::{Value, value};
+use kiln_value::{Map, Value, value};
 
-use super::{at, put};
+use super::{at, is_nothing, put};
 
 /// What becomes of a value.
 #[derive(Clone, Copy)]
@@ -41,6 +41,8 @@ const IMAGES: &str = "Kiln does not verify images";
 const PAYLOADS: &str = "logging.level debug shows what is decided, without payloads";
 const CLEANUP: &str = "the controller deletes on schedules and by the TTL label; grant permissions with ClusterRoles that have the label \
                        rbac.kyverno.io/aggregate-to-cleanup-controller";
+const NO_CLEANUP: &str = "Kiln deletes on schedules and by the TTL label all the same: delete cleanup policies and labels that are to have \
+                          no effect; `kiln plan` lists what the next runs delete";
 const RESYNC: &str =
     "watches are restarted when they stall, and nothing is listed again at intervals";
 const CLIENTS: &str = "services are trusted by the authorities in Kiln's image";
@@ -277,9 +279,36 @@ pub(super) const FATES: &[(&str, Fate)] = &[
     ("backgroundController.tracing", No("Kiln sends no traces")),
     ("backgroundController.profiling", No("Kiln has no profiling endpoint")),
     ("backgroundController", No(FIXED)),
-    ("cleanupController", No(CLEANUP)),
-    ("reportsController", No(REPORTS)),
+    ("cleanupController", With(cleanup)),
+    ("reportsController", With(reports)),
 ];
+
+/// The controller is on unless it is switched off, and then what it did is missed if Kiln does it.
+fn cleanup(given: &Value, _: &mut Value) -> Result<(), &'static str> {
+    match (is_on(given), has_settings(given)) {
+        (false, _) => Err(NO_CLEANUP),
+        (true, true) => Err(CLEANUP),
+        (true, false) => Ok(()),
+    }
+}
+
+/// Without its controller, Kyverno writes no reports.
+fn reports(given: &Value, ours: &mut Value) -> Result<(), &'static str> {
+    if !is_on(given) {
+        put(ours, "features.policyReports.enabled", Value::from(false));
+        return Ok(());
+    }
+    if has_settings(given) { Err(REPORTS) } else { Ok(()) }
+}
+
+fn is_on(controller: &Value) -> bool {
+    at(controller, "enabled").and_then(Value::as_bool).unwrap_or(true)
+}
+
+fn has_settings(controller: &Value) -> bool {
+    let mut parts = controller.as_map().into_iter().flat_map(Map::iter);
+    parts.any(|(key, value)| key.as_str() != "enabled" && !is_nothing(value))
+}
 
 /// A text with commas is a list in Kiln's chart.
 fn success_actions(given: &Value, ours: &mut Value) -> Result<(), &'static str> {

@@ -1,7 +1,7 @@
 //! The values of a Kyverno release, as values of Kiln's chart.
 //!
 //! [`fates::FATES`] says of each value of Kyverno's chart what becomes of it. A value without a counterpart is named with the
-//! reason, unless it asks for nothing: what is empty or off in Kyverno is so in Kiln.
+//! reason, unless it asks for nothing: what is empty or off in Kyverno is so in Kiln, but for controllers that are on by default.
 
 mod fates;
 
@@ -256,6 +256,22 @@ mod tests {
             ]
         );
         assert!(lost[3].why.contains("not a value of Kyverno's chart"), "{lost:?}");
+    }
+
+    #[test]
+    fn controllers_that_are_switched_off_are_not_switched_on_in_silence() {
+        let off = value!({"enabled": false, "replicas": 2});
+        let kyverno = value!({"cleanupController": off, "reportsController": off});
+        let Converted { ours, lost } = converted(&kyverno);
+        assert_eq!(ours, value!({"features": {"policyReports": {"enabled": false}}}));
+        assert_eq!(lost.len(), 1, "{lost:?}");
+        assert_eq!(lost[0].path.to_string(), "cleanupController");
+        assert!(lost[0].why.contains("all the same"), "{lost:?}");
+
+        let on = value!({"enabled": true, "resources": {}});
+        let kyverno = value!({"cleanupController": on, "reportsController": on});
+        let Converted { ours, lost } = converted(&kyverno);
+        assert!(ours.as_map().unwrap().is_empty() && lost.is_empty(), "{ours:?} {lost:?}");
     }
 
     #[test]

@@ -1,0 +1,6 @@
+//! Policies in CEL: Kyverno's and Kubernetes' own.
+
+mod generating;
+mod mutating;
+mod validate_requests;
+mod validating;

@@ -1,0 +1,6 @@
+//! ModRules.
+
+mod modrule;
+mod modrule_cases;
+mod modrule_random;
+mod modrule_recorded;

@@ -1,0 +1,3 @@
+const e=(async()=>{let e=await import(
+/* @vite-ignore */
+new URL(`kiln.js`,self.location.href).href);return await e.default({module_or_path:new URL(`kiln.wasm`,self.location.href).href}),e})();function t(){let e=crypto.getRandomValues(/* @__PURE__ */ new Uint32Array(2));return BigInt(e[0])<<32n|BigInt(e[1])}self.onmessage=async n=>{let{id:r,request:i}=n.data;try{let n=await e,a=JSON.parse(n.call(i,Date.now(),t()));a.error?self.postMessage({id:r,error:a.error.message}):self.postMessage({id:r,answer:a})}catch(e){self.postMessage({id:r,error:e instanceof Error?e.message:String(e)})}};
