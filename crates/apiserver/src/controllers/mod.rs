@@ -151,7 +151,7 @@ fn target_of(kind: &Kind, object: &Value) -> RequestTarget {
 }
 
 fn delete(server: &Server, kind: &Kind, object: &Value, propagation: Propagation) -> bool {
-    let options = DeleteOptions { propagation, ..DeleteOptions::default() };
+    let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
     let target = target_of(kind, object);
     remove_object(server, &target, &controller(), &options, &mut Vec::new()).is_ok()
 }

@@ -21,6 +21,17 @@ pub(crate) fn default(value: &mut Value, path: &[&str], default: impl Into<Value
     }
 }
 
+/// Adds a text to a list that does not have it.
+fn add_once(object: &mut Value, path: &[&str], text: &str) {
+    default(object, path, Value::list());
+    let list = object.get_path_mut(path.iter().copied()).and_then(Value::as_list_mut);
+    if let Some(list) = list
+        && !list.iter().any(|known| known.as_str() == Some(text))
+    {
+        list.push(Value::from(text));
+    }
+}
+
 /// The elements of a list, to be edited.
 pub(crate) fn each<'v>(value: &'v mut Value, path: &[&str]) -> impl Iterator<Item = &'v mut Value> {
     let list = value.get_path_mut(path.iter().copied()).and_then(Value::as_list_mut);
@@ -287,15 +298,15 @@ pub(crate) fn prepare(server: &Server, state: &ServerState, gvk: &Gvk, object: &
         ("", "Pod") => pod::first_status(object),
         ("", "Service") => give_addresses(server, state, object),
         ("", "Namespace") => {
-            let _ = object.set(["spec", "finalizers"], value!(["kubernetes"]));
+            add_once(object, &["spec", "finalizers"], "kubernetes");
             let _ = object.set(["status", "phase"], "Active");
         }
         ("", "PersistentVolumeClaim") => {
-            default(object, &["metadata", "finalizers"], value!(["kubernetes.io/pvc-protection"]));
+            add_once(object, &["metadata", "finalizers"], "kubernetes.io/pvc-protection");
             let _ = object.set(["status", "phase"], "Pending");
         }
         ("", "PersistentVolume") => {
-            default(object, &["metadata", "finalizers"], value!(["kubernetes.io/pv-protection"]));
+            add_once(object, &["metadata", "finalizers"], "kubernetes.io/pv-protection");
             let _ = object.set(["status", "phase"], "Pending");
             let _ = object.set(["status", "lastPhaseTransitionTime"], server.timestamp());
         }
@@ -484,12 +495,6 @@ pub(crate) fn prepare_change(
                 {
                     let _ = new.set(path.iter().copied(), value.clone());
                 }
-            }
-        }
-        ("", "Namespace") => {
-            // They change through a path of their own.
-            if let Some(finalizers) = old.get_path(["spec", "finalizers"]) {
-                let _ = new.set(["spec", "finalizers"], finalizers.clone());
             }
         }
         ("", "ServiceAccount") => only_names(new),

@@ -34,9 +34,8 @@ impl Filter {
     ) -> Result<Self, RequestFailure> {
         let labels = parameters.get("labelSelector").unwrap_or_default();
         let field_text = parameters.get("fieldSelector").unwrap_or_default();
-        let selector = Selector::parse(labels).map_err(|error| {
-            RequestFailure::bad_request(format!("unable to parse requirement: {error}"))
-        })?;
+        let selector = Selector::parse(labels)
+            .map_err(|error| RequestFailure::bad_request(error.to_string()))?;
         let gvk = target.kind.gvk();
         let mut fields = FieldSelector::parse(field_text, &gvk, &state.customs)?;
         if target.watch && !target.name.is_empty() {
@@ -106,7 +105,7 @@ pub(crate) fn check_options(parameters: &Parameters, is_watch: bool) -> Result<(
             problems.push(FieldProblem::forbidden("resourceVersionMatch", why));
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            let known = ["Exact", "NotOlderThan"];
+            let known = ["Exact", "NotOlderThan", ""];
             problems.push(FieldProblem::unsupported("resourceVersionMatch", matching, &known));
         }
         if matching == "Exact" && version == "0" {
@@ -305,10 +304,20 @@ pub(crate) fn list(server: &Server, call: &ServerCall<'_>) -> Result<Response, R
         }
         ResponseForm::Metadata => {
             let items: Vec<Value> = page.objects.iter().map(metadata_only).collect();
-            listing("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, items)
+            let empty = items.is_empty();
+            let mut list = listing("PartialObjectMetadataList", "meta.k8s.io/v1", metadata, items);
+            if empty {
+                // Go: a list to which nothing was ever added.
+                let _ = list.set(["items"], Value::Null);
+            }
+            list
         }
         ResponseForm::Object => {
             let custom = server.read().is_custom(&kind.gvk());
+            if custom && page.resume.is_none() {
+                // Kubernetes: lists of custom objects always say whether they go on.
+                metadata.insert("continue", "");
+            }
             let list = listing(&kind.list_kind(), &call.target.api_version(), metadata, Vec::new());
             return Ok(Response::bytes(200, "application/json", list_text(&list, &page, custom)));
         }

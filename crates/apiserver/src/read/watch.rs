@@ -14,6 +14,7 @@ use crate::server::{Server, ServerCall, ServerState};
 use crate::status::RequestFailure;
 use crate::storage::{StorageEvent, text_of};
 use crate::types::convert::from_storage;
+use crate::types::{decode, types};
 
 /// How many events are written at once.
 const BATCH: usize = 500;
@@ -247,7 +248,14 @@ impl Watch {
         object.insert("metadata", Value::Map(metadata));
         let mut object = Value::Map(object);
         match self.form {
-            ResponseForm::Object => {}
+            ResponseForm::Object => {
+                // Kubernetes: a typed object of which nothing else is set.
+                if let Some(id) = types().kind(&gvk.api_version(), &gvk.kind)
+                    && let Ok(decoded) = decode(&object, id)
+                {
+                    object = decoded.object;
+                }
+            }
             ResponseForm::Metadata => object = metadata_only(&object),
             ResponseForm::Table => object = self.as_table(state, &object, 0),
         }

@@ -32,12 +32,7 @@ pub(crate) fn read(request: &ApiRequest, kind: &str) -> Result<RequestBody, Requ
         return Err(RequestFailure::new(413, "RequestEntityTooLarge", message));
     }
     let unreadable = |why: &str| {
-        let text = String::from_utf8_lossy(&request.body);
-        let text: String =
-            if text.is_empty() { "<empty>".to_owned() } else { text.chars().take(1000).collect() };
-        RequestFailure::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({text})"
-        ))
+        unrecognized(request, kind, &format!("couldn't get version/kind; json parse error: {why}"))
     };
     match media_type(request.header("Content-Type").unwrap_or_default()) {
         "" | "application/json" => {
@@ -74,6 +69,26 @@ pub(crate) fn read(request: &ApiRequest, kind: &str) -> Result<RequestBody, Requ
         }
         _ => Err(RequestFailure::unsupported(ACCEPTED)),
     }
+}
+
+/// A body that is no object of any kind.
+pub(crate) fn unrecognized(request: &ApiRequest, kind: &str, why: &str) -> RequestFailure {
+    RequestFailure::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({})",
+        summary(&request.body)
+    ))
+}
+
+/// What Kubernetes shows of a body: the beginning of an object, the bytes of anything else.
+fn summary(body: &[u8]) -> String {
+    const MOST: usize = 30;
+    let shown = body.get(..MOST).unwrap_or(body);
+    let text = match body.first() {
+        None => return "<empty>".to_owned(),
+        Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
+        Some(_) => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if shown.len() < body.len() { format!("{text} ...") } else { text }
 }
 
 /// The first text in quotes.

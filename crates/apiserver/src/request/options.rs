@@ -119,7 +119,8 @@ pub(crate) enum Propagation {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
-    pub(crate) propagation: Propagation,
+    /// None when the request does not say: then what an earlier one said stays.
+    pub(crate) propagation: Option<Propagation>,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
 }
@@ -139,14 +140,17 @@ impl DeleteOptions {
             body.str_at(["propagationPolicy"]).or_else(|| parameters.get("propagationPolicy"));
         let orphans = body.get("orphanDependents").and_then(Value::as_bool);
         let propagation = match policy.unwrap_or_default() {
-            "Orphan" => Propagation::Orphan,
-            "Foreground" => Propagation::Foreground,
-            "" if orphans == Some(true) => Propagation::Orphan,
-            "" | "Background" => Propagation::Background,
+            "Orphan" => Some(Propagation::Orphan),
+            "Foreground" => Some(Propagation::Foreground),
+            "Background" => Some(Propagation::Background),
+            "" => orphans.map(|orphans| match orphans {
+                true => Propagation::Orphan,
+                false => Propagation::Background,
+            }),
             other => {
                 let known = ["Foreground", "Background", "Orphan", "nil"];
                 problems.push(FieldProblem::unsupported("propagationPolicy", other, &known));
-                Propagation::Background
+                None
             }
         };
         if !problems.is_empty() {

@@ -303,9 +303,37 @@ fn time(text: &str, micro: bool) -> Result<Value, String> {
     }))
 }
 
+/// Where Go's decoder says that base64 is wrong.
 fn bad_base64(text: &str) -> usize {
-    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '=');
-    text.find(|c| !good(c)).unwrap_or(text.len())
+    let bytes = text.as_bytes();
+    let skip = |mut at: usize| {
+        while matches!(bytes.get(at), Some(b'\n' | b'\r')) {
+            at += 1;
+        }
+        at
+    };
+    let (mut at, mut read) = (0, 0);
+    loop {
+        at = skip(at);
+        match bytes.get(at) {
+            // The four characters that belong together begin at the ones before.
+            None => return at - read,
+            Some(b'=') if read == 2 => {
+                let second = skip(at + 1);
+                return match bytes.get(second) {
+                    None => bytes.len(),
+                    Some(b'=') => skip(second + 1),
+                    Some(_) => second - 1,
+                };
+            }
+            Some(b'=') if read == 3 => return skip(at + 1),
+            Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/') => {
+                at += 1;
+                read = (read + 1) % 4;
+            }
+            Some(_) => return at,
+        }
+    }
 }
 
 /// Go's words for a value of the wrong type.

@@ -63,9 +63,22 @@ pub(super) fn check(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<Fie
             definition::check(object, old, &mut problems);
         }
         ("networking.k8s.io", "Ingress") => ingress(object, &mut problems),
+        ("coordination.k8s.io", "Lease") => lease(object, &mut problems),
         _ => {}
     }
     problems
+}
+
+fn lease(object: &Value, problems: &mut Vec<FieldProblem>) {
+    let number = |field: &str| object.get_path(["spec", field]).and_then(Value::as_i64);
+    if let Some(seconds) = number("leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
+        let why = "must be greater than 0";
+        problems.push(FieldProblem::invalid("spec.leaseDurationSeconds", seconds, why));
+    }
+    if let Some(count) = number("leaseTransitions").filter(|count| *count < 0) {
+        let why = "must be greater than or equal to 0";
+        problems.push(FieldProblem::invalid("spec.leaseTransitions", count, why));
+    }
 }
 
 fn config_map(object: &Value, problems: &mut Vec<FieldProblem>) {
@@ -117,6 +130,13 @@ fn secret(object: &Value, problems: &mut Vec<FieldProblem>) {
         "kubernetes.io/ssh-auth" => &["ssh-privatekey"],
         _ => &[],
     };
+    if text(object, &["type"]) == "kubernetes.io/basic-auth"
+        && !data.is_some_and(|data| data.contains_key("username") || data.contains_key("password"))
+    {
+        for key in ["username", "password"] {
+            problems.push(FieldProblem::required(format!("data[{key}]"), ""));
+        }
+    }
     for key in needed {
         if data.is_none_or(|data| !data.contains_key(key)) {
             problems.push(FieldProblem::required(format!("data[{key}]"), ""));
@@ -310,7 +330,15 @@ pub(super) fn check_change(kind: &Kind, old: &Value, new: &Value) -> Vec<FieldPr
         ("batch", "Job") => &[&["spec", "selector"], &["spec", "completionMode"]],
         ("apiextensions.k8s.io", "CustomResourceDefinition") => definition::fixed(old),
         ("", "PersistentVolumeClaim") => {
-            &[&["spec", "accessModes"], &["spec", "storageClassName"], &["spec", "volumeMode"]]
+            // A claim without a class may get one later.
+            match old.get_path(["spec", "storageClassName"]) {
+                Some(_) => &[
+                    &["spec", "accessModes"],
+                    &["spec", "storageClassName"],
+                    &["spec", "volumeMode"],
+                ],
+                None => &[&["spec", "accessModes"], &["spec", "volumeMode"]],
+            }
         }
         _ => &[],
     };

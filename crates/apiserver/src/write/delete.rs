@@ -8,7 +8,7 @@ use super::{TRIES, has_generation, metadata_mut, store, take};
 use crate::access::authorization::User;
 use crate::admission::{self, Review, WriteOperation};
 use crate::read::listing;
-use crate::read::{self, current};
+use crate::read::{self, Filter, current};
 use crate::request::Response;
 use crate::request::media;
 use crate::request::options::{DeleteOptions, Propagation};
@@ -42,8 +42,7 @@ pub(crate) fn delete(
     let (form, _) = media::accepted(call.request)?;
     let options = options(call)?;
     let (target, user) = (call.target.clone(), call.user.clone());
-    let always_object =
-        matches!(target.kind.kind(), "Pod" | "Namespace" | "CustomResourceDefinition");
+    let always_object = answers_with_object(&target);
     match remove_object(server, &target, &user, &options, &mut call.warnings)? {
         Gone::Now(object) if !always_object => {
             let mut details = Map::new();
@@ -58,6 +57,27 @@ pub(crate) fn delete(
             Ok(Response::json(200, &success(Some(details), None)))
         }
         Gone::Now(object) | Gone::Later(object) => read::respond(server, call, 200, &object, form),
+    }
+}
+
+/// Whether the answer to a deletion is the object also when it is gone.
+fn answers_with_object(target: &RequestTarget) -> bool {
+    match (target.kind.group(), target.kind.kind()) {
+        ("", kind) => matches!(
+            kind,
+            "Namespace"
+                | "PersistentVolume"
+                | "PersistentVolumeClaim"
+                | "Pod"
+                | "PodTemplate"
+                | "ResourceQuota"
+                | "Service"
+                | "ServiceAccount"
+        ),
+        ("storage.k8s.io", kind) => {
+            matches!(kind, "CSIDriver" | "CSINode" | "StorageClass" | "VolumeAttachment")
+        }
+        (_, kind) => kind == "CustomResourceDefinition",
     }
 }
 
@@ -82,17 +102,19 @@ pub(crate) fn delete_collection(
     server: &Server,
     call: &mut ServerCall<'_>,
 ) -> Result<Response, RequestFailure> {
+    // Kubernetes reads the selectors first.
+    Filter::read(&server.read(), &call.target, &call.parameters)?;
     let options = options(call)?;
     let page = read::page(server, call)?;
-    let mut items = Vec::new();
+    // Kubernetes: the answer has the objects as they were listed.
+    let mut items = page.objects.clone();
     for object in page.objects {
         let name = object.str_at(["metadata", "name"]).unwrap_or_default().to_owned();
         let namespace = object.str_at(["metadata", "namespace"]).unwrap_or_default().to_owned();
         let target = RequestTarget { name, namespace, ..call.target.clone() };
         match remove_object(server, &target, &call.user, &options, &mut call.warnings) {
-            Ok(Gone::Now(object) | Gone::Later(object)) => items.push(object),
-            Err(failure) if failure.code == 404 => {}
-            Err(failure) => return Err(failure),
+            Err(failure) if failure.code != 404 => return Err(failure),
+            _ => {}
         }
     }
     let custom = server.read().is_custom(&call.target.kind.gvk());
@@ -104,6 +126,9 @@ pub(crate) fn delete_collection(
     }
     let mut metadata = Map::new();
     metadata.insert("resourceVersion", server.revision().to_string());
+    if custom {
+        metadata.insert("continue", "");
+    }
     let list = listing(&call.target.kind.list_kind(), &call.target.api_version(), metadata, items);
     Ok(Response::json(200, &list))
 }
@@ -181,31 +206,28 @@ fn marked(server: &Server, target: &RequestTarget, old: &Value, options: &Delete
     let counts = has_generation(&server.read(), &kind.gvk());
     let fresh = !is_deleted(old);
     let now = server.timestamp();
-    if kind.kind() == "Namespace" && kind.group().is_empty() {
-        if fresh {
-            let _ = new.set(["metadata", "deletionTimestamp"], now);
-            let _ = new.set(["status", "phase"], "Terminating");
-        }
-        return new;
-    }
+    let is_namespace = kind.kind() == "Namespace" && kind.group().is_empty();
     let mut finalizers: Vec<Value> = old
         .get_path(["metadata", "finalizers"])
         .and_then(Value::as_list)
         .map(|list| list.to_vec())
         .unwrap_or_default();
+    let has = |name: &str| finalizers.iter().any(|one| one.as_str() == Some(name));
     let own = match options.propagation {
-        Propagation::Foreground => Some("foregroundDeletion"),
-        Propagation::Orphan => Some("orphan"),
-        Propagation::Background => None,
+        Some(Propagation::Foreground) => Some("foregroundDeletion"),
+        Some(Propagation::Orphan) => Some("orphan"),
+        Some(Propagation::Background) => None,
+        None => ["orphan", "foregroundDeletion"].into_iter().find(|name| has(name)),
     };
-    if fresh {
+    // Kubernetes: a later deletion may say otherwise, but for namespaces.
+    if fresh || !is_namespace {
         finalizers.retain(|name| !matches!(name.as_str(), Some("foregroundDeletion" | "orphan")));
         finalizers.extend(own.map(Value::from));
-        if kind.kind() == "CustomResourceDefinition" {
-            let cleanup = Value::from("customresourcecleanup.apiextensions.k8s.io");
-            if !finalizers.contains(&cleanup) {
-                finalizers.push(cleanup);
-            }
+    }
+    if fresh && kind.kind() == "CustomResourceDefinition" {
+        let cleanup = Value::from("customresourcecleanup.apiextensions.k8s.io");
+        if !finalizers.contains(&cleanup) {
+            finalizers.push(cleanup);
         }
     }
     if let Some(metadata) = metadata_mut(&mut new) {
@@ -216,12 +238,17 @@ fn marked(server: &Server, target: &RequestTarget, old: &Value, options: &Delete
         }
         if fresh {
             metadata.insert("deletionTimestamp", now);
-            metadata.insert("deletionGracePeriodSeconds", 0);
+            if !is_namespace {
+                metadata.insert("deletionGracePeriodSeconds", 0);
+            }
             if counts {
                 let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
                 metadata.insert("generation", generation + 1);
             }
         }
+    }
+    if is_namespace && fresh {
+        let _ = new.set(["status", "phase"], "Terminating");
     }
     new
 }
@@ -231,8 +258,17 @@ fn check_preconditions(
     old: &Value,
     options: &DeleteOptions,
 ) -> Result<(), RequestFailure> {
+    let is_namespace = target.kind.kind() == "Namespace" && target.kind.group().is_empty();
+    if let (true, Some(uid), Some(known)) =
+        (is_namespace, &options.uid, old.str_at(["metadata", "uid"]))
+        && uid != known
+    {
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {known}");
+        return Err(RequestFailure::conflict(&target.about(), &why));
+    }
     // The one place where the kind stands for the resource.
-    let about = About::new("", target.kind.kind(), &target.name);
+    let about = About::new(target.kind.group(), target.kind.kind(), &target.name);
     let text = |field: &str| old.str_at(["metadata", field]).unwrap_or_default();
     if let Some(uid) = &options.uid
         && uid != text("uid")

@@ -198,6 +198,10 @@ impl Keeping<'_> {
         }
         tried.strip(&without_owner());
         tried.stamp(&before, self.now);
+        strip(&mut new);
+        if new == old {
+            tried.keep_time(&before, &manager);
+        }
         tried.cap(MOST_UPDATERS);
         write(&mut new, &tried);
         Ok(new)

@@ -46,6 +46,16 @@ fn read_body(
 ) -> Result<Value, RequestFailure> {
     let kind = call.target.kind.clone();
     let body = media::read(call.request, kind.kind())?;
+    if server.read().is_custom(&kind.gvk()) && body.value.as_map().is_some() {
+        // Kubernetes: custom objects have no type that could say what they are.
+        for (field, name) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+            if body.value.str_at([field]).unwrap_or_default().is_empty() {
+                let text = String::from_utf8_lossy(&call.request.body);
+                let why = format!("Object '{name}' is missing in '{text}'");
+                return Err(media::unrecognized(call.request, kind.kind(), &why));
+            }
+        }
+    }
     let mut unknown = Vec::new();
     let object = understand(&server.read(), &kind, body.value, &mut unknown)
         .map_err(RequestFailure::bad_request)?;
@@ -118,18 +128,24 @@ fn understand(
                 "the API version in the data ({found_version}) does not match the expected API version ({api_version})"
             ));
         }
+        let found_kind = if found_kind.is_empty() { name } else { &found_kind };
         let why = format!(
             "no kind {found_kind:?} is registered for version {found_version:?} in scheme \"pkg/api/legacyscheme/scheme.go:30\""
         );
         let version = found_version.rsplit('/').next().unwrap_or_default();
-        return Err(handled(version, if found_kind.is_empty() { name } else { &found_kind }, &why));
+        return Err(handled(version, found_kind, &why));
     }
     if let Some(map) = object.as_map_mut() {
         map.insert("kind", name);
         map.insert("apiVersion", api_version.as_str());
     }
-    decode_as(&state.customs, &gvk, object, unknown)
-        .map_err(|why| handled(kind.version(), name, &why))
+    let mut object = decode_as(&state.customs, &gvk, object, unknown)
+        .map_err(|why| handled(kind.version(), name, &why))?;
+    // Kubernetes: zero stands for no version.
+    if object.str_at(["metadata", "resourceVersion"]) == Some("0") {
+        object.remove(["metadata", "resourceVersion"]);
+    }
+    Ok(object)
 }
 
 /// Decodes an object that says of what kind it is, in Go's words where it cannot be.

@@ -6,7 +6,7 @@ use kiln_patch::{
 use kiln_value::{KeyTable, Number, Value, json};
 
 use super::create::Creation;
-use super::update::{ObjectUpdate, check_identity};
+use super::update::{ObjectUpdate, check_identity, nothing_with_uid};
 use super::{Keeper, TRIES, create_object, understand, update_object};
 use crate::access::authorization;
 use crate::read::{self, current};
@@ -338,9 +338,7 @@ fn apply(
         let old = current(&server.read(), &call.target).ok();
         let uid = applied.str_at(["metadata", "uid"]).unwrap_or_default();
         if old.is_none() && !uid.is_empty() {
-            let why = format!(
-                "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            );
+            let why = nothing_with_uid(uid);
             return Err(RequestFailure::conflict(&call.target.about(), &why));
         }
         if old.is_none() && !call.target.subresource.is_empty() {

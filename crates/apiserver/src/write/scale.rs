@@ -164,11 +164,6 @@ fn change(
             return Err(RequestFailure::modified(&target.about()));
         }
         let replicas = scale.get_path(["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(0);
-        if replicas < 0 {
-            let why = "must be greater than or equal to 0";
-            let problem = FieldProblem::invalid("spec.replicas", replicas, why);
-            return Err(RequestFailure::invalid("autoscaling", "Scale", &target.name, &[problem]));
-        }
         let (path, _) = paths(&server.read(), &target);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let mut new = old.clone();
@@ -188,6 +183,11 @@ fn change(
                 let Some(keeping) = keeper.keeping() else { return Err(RequestFailure::method()) };
                 new = keeping.apply(Some(&old), &part, force)?;
             }
+        }
+        if replicas < 0 {
+            let why = "must be greater than or equal to 0";
+            let problem = FieldProblem::invalid("spec.replicas", replicas, why);
+            return Err(RequestFailure::invalid("autoscaling", "Scale", &target.name, &[problem]));
         }
         let _ = new.set(
             ["metadata", "resourceVersion"],

@@ -1,12 +1,14 @@
 //! Objects in the place of old ones.
 
-use kiln_value::Value;
+use kiln_object::Kind;
+use kiln_value::{Map, Value};
 
+use super::create::Creation;
 use super::{
-    Keeper, TRIES, check_weight, fill_defaults, has_generation, has_status, invalid, metadata_mut,
-    read_body, store, take,
+    Keeper, TRIES, check_weight, create_object, fill_defaults, has_generation, has_status, invalid,
+    metadata_mut, read_body, store, take,
 };
-use crate::access::authorization::User;
+use crate::access::authorization::{self, User};
 use crate::access::escalation;
 use crate::admission::{self, Review, WriteOperation};
 use crate::read::{self, current};
@@ -32,10 +34,15 @@ pub(crate) fn update(
     let body = read_body(server, call, &options)?;
     let has_version =
         body.str_at(["metadata", "resourceVersion"]).is_some_and(|version| !version.is_empty());
+    // Kubernetes: before it looks whether there is such an object.
+    check_identity(&body, &call.target)?;
     let mut tries = 0;
     loop {
-        let old = current(&server.read(), &call.target)?;
-        check_identity(&body, &call.target)?;
+        let found = current(&server.read(), &call.target);
+        let old = match found {
+            Err(_) if may_be_created(call) => return create_in_place(server, call, &options, body),
+            found => found?,
+        };
         let custom = server.read().is_custom(&call.target.kind.gvk());
         if custom && !has_version {
             let kind = &call.target.kind;
@@ -75,6 +82,49 @@ pub(crate) fn update(
             outcome => return read::respond(server, call, 200, &outcome?, form),
         }
     }
+}
+
+/// Why nothing is created for an object that names a UID.
+pub(super) fn nothing_with_uid(uid: &str) -> String {
+    format!(
+        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+    )
+}
+
+/// Whether a replacement of what is not there creates it.
+fn may_be_created(call: &ServerCall<'_>) -> bool {
+    let kind = &call.target.kind;
+    call.target.subresource.is_empty()
+        && match kind.group() {
+            "" => matches!(kind.kind(), "Endpoints" | "Event" | "LimitRange" | "Service"),
+            "coordination.k8s.io" => kind.kind() == "Lease",
+            group => group == "rbac.authorization.k8s.io",
+        }
+}
+
+fn create_in_place(
+    server: &Server,
+    call: &mut ServerCall<'_>,
+    options: &WriteOptions,
+    mut body: Value,
+) -> Result<Response, RequestFailure> {
+    let uid = body.str_at(["metadata", "uid"]).unwrap_or_default();
+    if !uid.is_empty() {
+        return Err(RequestFailure::conflict(&call.target.about(), &nothing_with_uid(uid)));
+    }
+    // Kubernetes: a version is not compared with what is not there.
+    body.remove(["metadata", "resourceVersion"]);
+    let (form, _) = media::accepted(call.request)?;
+    authorization::authorize(server, &call.user, "create", &call.target)?;
+    let creation = Creation {
+        target: &call.target,
+        options,
+        user: &call.user,
+        managed: false,
+        warnings: &mut call.warnings,
+    };
+    let stored = create_object(server, creation, body)?;
+    read::respond(server, call, 201, &stored, form)
 }
 
 /// An object that is to replace another.
@@ -124,6 +174,10 @@ pub(crate) fn update_object(
     let version = new.str_at(["metadata", "resourceVersion"]).unwrap_or_default();
     // Everything from here on works on a copy and without a lock; the version decides at the end whether it still holds.
     let known = old.str_at(["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+    if !version.is_empty() && version.parse::<u64>().is_err() {
+        let why = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
+        return Err(RequestFailure::internal(why));
+    }
     if !version.is_empty() && version != known {
         return Err(RequestFailure::modified(&target.about()));
     }
@@ -238,6 +292,10 @@ fn keep_other_parts(target: &RequestTarget, old: &Value, new: &mut Value) {
     match target.subresource.as_str() {
         "" if has_status(&target.kind) => {
             keep(old, new, "status");
+            if target.kind.group().is_empty() && target.kind.kind() == "Namespace" {
+                // Its finalizers change through a path of their own.
+                keep(old, new, "spec");
+            }
         }
         "finalize" => {
             let finalizers = new.get_path(["spec", "finalizers"]).cloned();
@@ -262,6 +320,20 @@ fn keep_other_parts(target: &RequestTarget, old: &Value, new: &mut Value) {
             }
             keep_managed(new, managed);
         }
+        "status" if keeps_metadata(&target.kind) => {
+            for field in old.as_map().into_iter().chain(new.clone().as_map()).flat_map(Map::keys) {
+                if !matches!(field.as_str(), "metadata" | "status") {
+                    keep(old, new, field.as_str());
+                }
+            }
+            if target.kind.kind() == "Deployment" {
+                let labels = old.get_path(["metadata", "labels"]).cloned();
+                match labels {
+                    Some(labels) => drop(new.set(["metadata", "labels"], labels)),
+                    None => drop(new.remove(["metadata", "labels"])),
+                }
+            }
+        }
         "status" => {
             let status = new.get("status").cloned();
             let managed = new.get_path(["metadata", "managedFields"]).cloned();
@@ -277,6 +349,15 @@ fn keep_other_parts(target: &RequestTarget, old: &Value, new: &mut Value) {
             keep_managed(new, managed);
         }
         _ => {}
+    }
+}
+
+/// Whether a write to the status of a kind may change labels, annotations and finalizers, too.
+fn keeps_metadata(kind: &Kind) -> bool {
+    match kind.group() {
+        "" | "apps" | "batch" | "autoscaling" | "policy" => true,
+        "networking.k8s.io" => kind.kind() == "Ingress",
+        _ => false,
     }
 }
 

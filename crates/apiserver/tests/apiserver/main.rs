@@ -5,6 +5,7 @@ mod behaviour;
 mod definitions;
 mod escalation;
 mod fuzz_regressions;
+mod histories;
 mod hostile;
 mod identity;
 mod patches;

@@ -192,6 +192,14 @@ impl Managers {
         }
     }
 
+    /// After an apply that changed nothing but who owns what: its manager keeps the time that it had, and a new one has none.
+    pub fn keep_time(&mut self, before: &Managers, manager: &Manager) {
+        let known = before.0.iter().find(|known| known.manager == *manager);
+        for managed in self.0.iter_mut().filter(|managed| managed.manager == *manager) {
+            managed.time = known.and_then(|known| known.time.clone());
+        }
+    }
+
     /// Keeps at most so many managers that do not apply: the oldest become one.
     pub fn cap(&mut self, most: usize) {
         let mut updaters: Vec<Managed> = Vec::new();

@@ -44,7 +44,12 @@ pub(super) fn compare(history: &[Operation], real: &Trace, ours: &Trace) -> Verd
                         "warnings",
                         answer.warnings.iter().map(|text| names.text(text)).collect::<Vec<_>>(),
                     );
-                    said.insert("body", names.plain(&answer.body, ""));
+                    let mut body = answer.body.clone();
+                    if operation.action == Action::Define {
+                        // Ours is in force when it is stored, theirs a moment later.
+                        body.remove(["status"]);
+                    }
+                    said.insert("body", names.plain(&body, ""));
                     Value::Map(said)
                 }
             })
@@ -185,6 +190,16 @@ impl Names {
             Value::Map(map) => self.plain_map(map),
             Value::List(list) => {
                 let mut all: Vec<Value> = list.iter().map(|item| self.plain(item, key)).collect();
+                if key == "causes" {
+                    // Kubernetes checks metadata once for each layer, and names a problem as often.
+                    let mut once: Vec<Value> = Vec::new();
+                    for cause in all {
+                        if !once.contains(&cause) {
+                            once.push(cause);
+                        }
+                    }
+                    all = once;
+                }
                 // The times are left out, and they are what managers are ordered by.
                 if key == "managedFields" || key == "items" && !self.generated.is_empty() {
                     all.sort_by_key(json::to_canonical_string);
@@ -260,18 +275,23 @@ impl Names {
     fn text(&self, text: &str) -> String {
         static NUMBER: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"\b\d+\b").expect("a pattern"));
+        static MADE: LazyLock<Regex> =
+            LazyLock::new(|| Regex::new(r"\bmade-[a-z0-9]{5}\b").expect("a pattern"));
         static VOLUME: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r"kube-api-access-[a-z0-9]{5}").expect("a pattern"));
         // A line of Kubernetes' own code, which depends on how it was built.
         static SCHEME: LazyLock<Regex> =
             LazyLock::new(|| Regex::new(r#"in scheme "[^"]*""#).expect("a pattern"));
-        let mut text = text.replace(&self.namespace, "NS");
-        for (at, uid) in self.uids.iter().enumerate() {
-            text = text.replace(uid.as_str(), &format!("uid{at}"));
-        }
+        let mut text = text.to_owned();
         for (at, name) in self.generated.iter().enumerate() {
             text = text.replace(name.as_str(), &format!("made{at}"));
         }
+        text = text.replace(&self.namespace, "NS");
+        for (at, uid) in self.uids.iter().enumerate() {
+            text = text.replace(uid.as_str(), &format!("uid{at}"));
+        }
+        // A made-up name of what was not stored.
+        text = MADE.replace_all(&text, "made-").into_owned();
         if text.to_lowercase().contains("resource version") || text.contains("ResourceVersion") {
             text = NUMBER.replace_all(&text, "N").into_owned();
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use kiln_value::{Value, json};
 
 use super::history::{Action, Operation};
-use super::trace::{Trace, WatchTrace, is_change, version};
+use super::trace::{Trace, WatchTrace, is_change, newest, version};
 
 /// The promises that a server did not keep.
 pub(super) fn broken(history: &[Operation], trace: &Trace) -> Vec<String> {
@@ -19,12 +19,13 @@ pub(super) fn broken(history: &[Operation], trace: &Trace) -> Vec<String> {
         let is_table = history[watch.step].accept.is_some();
         let problems = [
             ordered(trace, watch),
-            if is_table { None } else { atomic(trace, watch) },
+            if is_table { None } else { atomic(history, trace, watch) },
             if is_table { None } else { reliable(trace, watch) },
             resumable(watch),
             bookmarked(watch),
         ];
-        all.extend(problems.into_iter().flatten().map(|why| format!("watch {number}: {why}")));
+        let problems = problems.into_iter().flatten();
+        all.extend(problems.map(|why| format!("watch {number}: {}", beginning(&why))));
     }
     for (operation, step) in history.iter().zip(&trace.steps) {
         let items = step.as_ref().and_then(|answer| answer.body.get("items")?.as_list());
@@ -45,6 +46,12 @@ pub(super) fn broken(history: &[Operation], trace: &Trace) -> Vec<String> {
     all
 }
 
+/// As much as a reader looks at.
+fn beginning(text: &str) -> String {
+    const MOST: usize = 600;
+    text.chars().take(MOST).collect()
+}
+
 fn objects(events: &[Value]) -> impl Iterator<Item = (&str, &Value)> {
     let told = events.iter().filter(|event| is_change(event));
     told.filter_map(|event| Some((event.str_at(["type"])?, event.get("object")?)))
@@ -52,8 +59,7 @@ fn objects(events: &[Value]) -> impl Iterator<Item = (&str, &Value)> {
 
 /// The newest version of which the client knew when a watch began.
 fn began_at(trace: &Trace, watch: &WatchTrace) -> u64 {
-    let before = trace.steps[..watch.step].iter().filter_map(Option::as_ref);
-    before.map(|answer| version(&answer.body)).max().unwrap_or(0)
+    newest(&trace.steps[..watch.step])
 }
 
 fn ordered(trace: &Trace, watch: &WatchTrace) -> Option<String> {
@@ -71,7 +77,7 @@ fn ordered(trace: &Trace, watch: &WatchTrace) -> Option<String> {
     (!grows).then(|| format!("versions do not grow: {all:?}"))
 }
 
-fn atomic(trace: &Trace, watch: &WatchTrace) -> Option<String> {
+fn atomic(history: &[Operation], trace: &Trace, watch: &WatchTrace) -> Option<String> {
     let bare = |object: &Value| {
         let mut object = object.clone();
         if let Some(map) = object.as_map_mut() {
@@ -82,7 +88,11 @@ fn atomic(trace: &Trace, watch: &WatchTrace) -> Option<String> {
     };
     let uid = |object: &Value| object.str_at(["metadata", "uid"]).map(str::to_owned);
     for (kind, told) in objects(&watch.events).filter(|(kind, _)| *kind != "DELETED") {
-        let answers = trace.steps.iter().filter_map(|step| Some(&step.as_ref()?.body));
+        // A dry run shows what is not stored.
+        let is_dry =
+            |operation: &Operation| operation.query.iter().any(|(name, _)| *name == "dryRun");
+        let steps = history.iter().zip(&trace.steps).filter(|(operation, _)| !is_dry(operation));
+        let answers = steps.filter_map(|(_, step)| Some(&step.as_ref()?.body));
         let written = answers.filter(|body| {
             uid(body).is_some()
                 && uid(body) == uid(told)

@@ -57,7 +57,7 @@ pub(super) struct Ours {
 
 impl Ours {
     pub(super) fn new() -> Self {
-        let settings = Settings { workloads: false, accounts: false, ..Settings::default() };
+        let settings = Settings { workloads: false, ..Settings::default() };
         Ours { server: server::start_with(settings), watches: HashMap::new() }
     }
 }

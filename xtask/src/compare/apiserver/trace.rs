@@ -64,7 +64,7 @@ pub(super) fn run(
         let expected =
             other.and_then(|other| other.watches.iter().find(|watch| watch.step == step));
         let events = side.events(number, expected.map_or(0, |watch| watch.events.len()))?;
-        let resumed = resume(side, number, &request, &events)?;
+        let resumed = resume(side, number, &request, &events, newest(&steps[..step]))?;
         let list = side.send(&list_of(&request))?.body;
         watches.push(WatchTrace { step, events, resumed, list });
     }
@@ -106,6 +106,11 @@ pub(super) fn collection_of(definition: &Value, namespace: &str) -> String {
     }
 }
 
+/// The newest version that answers have.
+pub(super) fn newest(steps: &[Option<Answer>]) -> u64 {
+    steps.iter().flatten().map(|answer| version(&answer.body)).max().unwrap_or(0)
+}
+
 /// Whether an event tells of an object.
 pub(super) fn is_change(event: &Value) -> bool {
     matches!(event.str_at(["type"]), Some("ADDED" | "MODIFIED" | "DELETED"))
@@ -133,6 +138,7 @@ fn resume(
     number: usize,
     request: &ApiRequest,
     events: &[Value],
+    began: u64,
 ) -> Result<Option<(usize, Vec<Value>)>> {
     let is_table = request.header("Accept").is_some_and(|accept| accept.contains("as="));
     let half = events.len() / 2;
@@ -141,9 +147,10 @@ fn resume(
     }
     let versions: Vec<u64> =
         events.iter().filter_map(|event| event.get("object")).map(version).collect();
-    // Not among the objects that were there at the beginning, which come in any order.
+    // Not among the objects that were there at the beginning, which are no changes.
     let from = versions[half - 1];
-    if versions[..half].iter().any(|version| *version > from)
+    if from <= began
+        || versions[..half].iter().any(|version| *version > from)
         || versions[half..].iter().any(|version| *version <= from)
     {
         return Ok(None);
