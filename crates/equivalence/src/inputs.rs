@@ -147,7 +147,7 @@ impl<'m> InputMaker<'m> {
             users.push(admin);
         }
         let rules = sides.iter().flat_map(|side| side.rules.rules());
-        let hints = rules.flat_map(trigger_hints::of_rule).collect();
+        let hints = rules.flat_map(|rule| trigger_hints::of_rule(rule)).collect();
         InputMaker {
             words,
             kinds,

@@ -1,6 +1,6 @@
 //! What rules ask of their triggers besides the kind: requests that meet none of it would never reach a rule.
 
-use kiln_object::WildcardSelector;
+use kiln_object::selector::WildcardSelector;
 use kiln_rules::{Filter, Filters, Rule};
 use kiln_value::{Map, Value};
 
@@ -54,7 +54,7 @@ impl TriggerHint {
             && self.namespace.is_none()
             && [&self.labels, &self.annotations, &self.namespace_labels]
                 .into_iter()
-                .all(|pairs| pairs.is_empty())
+                .all(Vec::is_empty)
     }
 
     /// Gives an object what the hint says; only one that lives in a namespace gets another.

@@ -259,6 +259,10 @@ const ROWS: [(&str, &[Panel]); 7] = [
                         "{{policy}} {{result}}",
                     ),
                     ("sum(rate(kiln_audits_dropped_total[$__rate_interval]))", "audits left out"),
+                    (
+                        "sum by (shadow, result) (rate(kiln_shadow_requests_total{result!=\"same\"}[$__rate_interval]))",
+                        "shadow {{shadow}} {{result}}",
+                    ),
                 ],
             ),
             panel(

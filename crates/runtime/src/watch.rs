@@ -90,7 +90,7 @@ impl Watcher {
                 End::Usual if lasted => continue,
                 End::Usual => {}
                 // The new watch says whether the server can be reached.
-                End::Silent if !sends_bookmarks(&subject.gvk) => {}
+                End::Silent if !sends_bookmarks(&subject.gvk) => continue,
                 End::Silent => {
                     tracing::warn!(
                         watch = standing.name(),

@@ -124,8 +124,9 @@ mod tests {
         let replays: String = std::fs::read_dir(root().join("crates"))
             .expect("the crates")
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .map(|name| {
-                read(&root().join(format!("crates/{name}/tests/{name}/fuzz_regressions.rs")))
+            .flat_map(|name| {
+                let tests = root().join(format!("crates/{name}/tests/{name}"));
+                ["", "hostile"].map(|group| read(&tests.join(group).join("fuzz_regressions.rs")))
             })
             .collect();
         let targets = all_targets().expect("the targets");

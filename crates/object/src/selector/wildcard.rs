@@ -4,8 +4,8 @@ use kiln_text::wildcard;
 use kiln_value::{Map, Value};
 
 use super::{
-    Requirement, Selector, SelectorError, expect_map, label_requirement, match_expressions,
-    match_labels,
+    Requirement, Selector, SelectorError, SelectorOperator, expect_map, label_requirement,
+    match_expressions, match_labels,
 };
 use crate::metadata::scalar_text;
 

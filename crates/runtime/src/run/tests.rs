@@ -340,7 +340,11 @@ async fn a_controller_that_panics_begins_again() {
     let acting = Acting { evaluate: || Box::new(Panics), on_stored, lease: None };
     let process = Process::start(&cluster, acting).await;
     process.is_at_work().await;
+    let compiled = || process.shared.registry.borrow().compilations;
+    let before = compiled();
     cluster.store(policy()).await;
+    until("the policy is known", || compiled() > before).await;
+    process.is_at_work().await;
     cluster.trigger("one").await;
     until("it is made", || cluster.made("one")).await;
 

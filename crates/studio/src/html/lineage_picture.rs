@@ -19,6 +19,8 @@ const NAME_LENGTH: usize = 20;
 const DETAIL_LENGTH: usize = 27;
 /// The longest tooltip: names of objects have at most 253 characters, messages may have any number.
 const TITLE_LENGTH: usize = 300;
+/// The longest name of an object.
+const LONGEST_NAME: usize = 253;
 
 const COLUMNS: [&str; 5] = ["Policy", "Rule", "Trigger", "Source", "Downstream or target"];
 
@@ -301,8 +303,10 @@ fn draw_node(html: &mut HtmlWriter, layout: &Layout, node: &Node) {
     html.raw("<g class=\"node ").raw(node.state.map_or("t-plain", LinkState::class)).raw("\"");
     if let Some(object) = &node.object {
         let parts = [&object.api_version, &object.kind, &object.namespace, &object.name];
-        let parts = parts.map(|part| shortened(part, TITLE_LENGTH)).join("|");
-        html.raw(" data-object=\"").text(&parts).raw("\"");
+        // No stored object has a longer name, and a page has no room for one.
+        if parts.iter().all(|part| part.len() <= LONGEST_NAME) {
+            html.raw(" data-object=\"").text(&parts.map(String::as_str).join("|")).raw("\"");
+        }
     }
     html.raw("><title>")
         .text(&shortened(&node.title, TITLE_LENGTH))
