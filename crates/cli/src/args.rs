@@ -440,7 +440,7 @@ mod tests {
         let plan = said("kiln plann");
         assert!(plan.contains("'plan'") && !plan.contains("plugin-sandbox"), "{plan}");
         let hidden = said("kiln plugin-sandbo");
-        assert!(!hidden.contains("similar"), "{hidden}");
+        assert!(!hidden.contains("'plugin-sandbox'"), "{hidden}");
     }
 
     #[test]

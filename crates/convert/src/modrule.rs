@@ -86,9 +86,10 @@ fn one(
     }
     let namespace = rule.str_at(["metadata", "namespace"]).unwrap_or_default();
     let is_wide = namespace == CLUSTER_NAMESPACE;
-    if is_wide
-        && let Some(regex) = spec.str_at(["targetNamespaceRegex"]).filter(|regex| !regex.is_empty())
-    {
+    let regex = spec.str_at(["targetNamespaceRegex"]).filter(|regex| !regex.is_empty());
+    // KubeMod: without the expression it is about objects that live in no namespace.
+    let scope = if is_wide && regex.is_none() { "Cluster" } else { "*" };
+    if is_wide && let Some(regex) = regex {
         let namespace = Cel::name("request").select("namespace");
         conditions
             .insert(0, ("namespace".to_owned(), namespace.call("matches", vec![Cel::text(regex)])));
@@ -103,10 +104,14 @@ fn one(
     let rules: Value = resources
         .iter()
         .map(|(group, version, plural)| {
-            value!({
+            let mut rule = value!({
                 "apiGroups": [group.as_str()], "apiVersions": [version.as_str()],
                 "operations": Value::List(operations.clone().into()), "resources": [plural.as_str()],
-            })
+            });
+            if scope != "*" {
+                let _ = rule.set(["scope"], scope);
+            }
+            rule
         })
         .collect();
     let mut out = Map::new();
@@ -115,6 +120,13 @@ fn one(
         differences.push(Difference::other(
             "objects that rules of several execution tiers change",
             "policies run in the order of their names: name them so that the order is that of the tiers",
+            CoveredRequests::Untried,
+        ));
+    }
+    if scope == "Cluster" {
+        differences.push(Difference::other(
+            format!("objects in the namespace {CLUSTER_NAMESPACE} itself"),
+            "the ModRule is about them, too; the new policy is about objects that live in no namespace",
             CoveredRequests::Untried,
         ));
     }

@@ -210,7 +210,7 @@ fn types_have_names_that_a_symbol_search_finds() {
 }
 
 /// Where policies are compiled, or something is made of a policy as it is written; why.
-const COMPILERS: [(&str, &str); 12] = [
+const COMPILERS: [(&str, &str); 11] = [
     ("admission/src/policies.rs", "a policy is compiled to say whether it may be stored"),
     ("admission/src/native_policies.rs", "a policy is written anew in Kubernetes' own language"),
     ("engine/src/script/host.rs", "yaml.parse of CEL reads a text"),
@@ -221,7 +221,6 @@ const COMPILERS: [(&str, &str); 12] = [
     ("replica/src/autogen_status.rs", "the status shows rules in the language of the policy"),
     ("replica/src/scan_permissions.rs", "the same rules, for the permissions of a scan"),
     ("replica/src/status/policy_status.rs", "the status says what is not run"),
-    ("runtime/src/serve/audits.rs", "kinds of policies have names in metrics and the log"),
     ("runtime/src/plan.rs", "what may be changed about a stored policy is checked on both texts"),
 ];
 

@@ -55,6 +55,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
     (&["run", "--kubeconfig", "none"], &["text", "json"]),
     (&["test"], &["text", "table", "yaml", "json", "junit", "sarif", "github", "gitlab", "azure"]),
     (&["uninstall", "--kubeconfig", "none"], &["text"]),
+    (&["ui", "--kubeconfig", "none"], &["text"]),
     (&["up", "--limits"], &["text"]),
     (&["version"], &["text", "yaml", "json"]),
 ];

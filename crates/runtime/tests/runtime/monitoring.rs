@@ -187,6 +187,9 @@ fn values(family: &str, label: &str) -> Vec<String> {
         ("kiln_admission_requests_total", "answer") => {
             words(&["refused", "broken", "late", "too many connections", "too many reviews"])
         }
+        ("kiln_shadow_requests_total", "result") => {
+            words(&["same", "weaker", "stricter", "object", "generated", "report"])
+        }
         ("kiln_scan_results_total", "result") => words(&["pass", "fail", "error"]),
         ("kiln_rule_results_total", "result") => {
             words(&["pass", "fail", "warn", "error", "made", "changed", "failed"])

@@ -200,6 +200,7 @@ kind: ModRule
 metadata: {name: owner, namespace: kubemod-system}
 spec:
   type: Patch
+  targetNamespaceRegex: '.*'
   match:
   - {select: '$.kind', matchValue: Deployment}
   - {select: '$.apiVersion', matchValue: apps/v1}
