@@ -42,7 +42,7 @@ fn steps(all: &[Converted], exceptions: &[ConvertedDocument]) -> Vec<String> {
             ));
         }
         steps.push(format!(
-            "delete {kind} {old}, then store {} with evaluation.generateExisting: the downstreams are adopted and keep their UIDs",
+            "delete {kind} {old}, then store {} with evaluation.generateExisting: the downstreams stay with their UIDs, as the old policy left them",
             names.join(", ")
         ));
     }
