@@ -93,6 +93,7 @@ fn light_crates_stay_light() {
         ("certificates", "object", "certificates are no objects"),
         ("replica", "services", "it does no I/O, and an HTTP client does"),
         ("world", "runtime", "it has one thread, and compiles for browsers"),
+        ("storm", "runtime", "it plays in worlds, in the thread of its host"),
     ] {
         assert!(!reaches(from).contains(to), "{from} must not depend on {to}: {why}");
     }

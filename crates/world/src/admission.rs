@@ -260,5 +260,12 @@ fn outcome(reviewed: &Reviewed) -> &'static str {
 
 fn ran(reviewed: &Reviewed) -> Vec<String> {
     let results = reviewed.ran.iter().chain(&reviewed.results);
-    results.map(|result| format!("{}: {}", result.rule, result.status.as_str())).collect()
+    let in_words = |result: &ValidationResult| {
+        let ended = format!("{}: {}", result.rule, result.status.as_str());
+        match result.status {
+            Status::Error => format!("{ended}: {}", result.message),
+            _ => ended,
+        }
+    };
+    results.map(in_words).collect()
 }

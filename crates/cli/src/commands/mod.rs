@@ -28,6 +28,7 @@ mod plan;
 pub(crate) mod plugin_sandbox;
 mod run;
 mod schema;
+mod storm;
 mod test;
 mod ui;
 mod uninstall;
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Lsp(lsp::Args),
     Krm(krm::Args),
     Test(test::Args),
+    Storm(storm::Args),
     Fmt(fmt::Args),
     Convert(convert::Args),
     Diff(diff::Args),
@@ -107,6 +109,7 @@ pub(crate) fn definition_of(name: &str) -> Option<clap::Command> {
         "lsp" => of::<lsp::Args>("lsp"),
         "krm" => of::<krm::Args>("krm"),
         "test" => of::<test::Args>("test"),
+        "storm" => of::<storm::Args>("storm"),
         "fmt" => of::<fmt::Args>("fmt"),
         "convert" => of::<convert::Args>("convert"),
         "diff" => of::<diff::Args>("diff"),
@@ -149,7 +152,7 @@ pub(crate) fn shared_options(command: &str) -> SharedOptions {
         "test" => (&test::FORMS, true),
         "eval" | "jp" => (&eval::FORMS, true),
         "build" | "check" => (&[Text, Yaml, Json, Sarif, Github, Gitlab, Azure], true),
-        "fmt" | "convert" | "diff" => (&[Text, Yaml, Json], true),
+        "fmt" | "convert" | "diff" | "storm" => (&[Text, Yaml, Json], true),
         "create" | "edit" | "localize" => (&[Text, Json], true),
         "cfg" | "fn" | "krm" | "new" | "up" | "ui" => (&[Text], true),
         "plan" => (&[Text, Table, Yaml, Json, Markdown, Html], true),
@@ -189,6 +192,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Krm(command) => krm::run(&ui, &args.global, &command),
         Command::Check(command) => check::run(&ui, &args.global, &command),
         Command::Test(command) => test::run(&ui, &args.global, &command),
+        Command::Storm(command) => storm::run(&ui, &args.global, &command),
         Command::Fmt(command) => fmt::run(&ui, &args.global, &command),
         Command::Convert(command) => convert::run(&ui, &args.global, &command),
         Command::Diff(command) => diff::run(&ui, &args.global, &command),

@@ -53,6 +53,7 @@ const FORMS: &[(&[&str], &[&str])] = &[
     (&["plan", "--kubeconfig", "none"], &["text", "table", "yaml", "json"]),
     (&["schema", "--list"], &["text"]),
     (&["run", "--kubeconfig", "none"], &["text", "json"]),
+    (&["storm", "a.yaml"], &["text", "yaml", "json"]),
     (&["test"], &["text", "table", "yaml", "json", "junit", "sarif", "github", "gitlab", "azure"]),
     (&["uninstall", "--kubeconfig", "none"], &["text"]),
     (&["ui", "--kubeconfig", "none"], &["text"]),

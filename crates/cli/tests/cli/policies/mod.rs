@@ -7,5 +7,6 @@ mod eval;
 mod findings;
 mod modrule;
 mod pipelines;
+mod storm;
 mod test;
 mod test_live;
