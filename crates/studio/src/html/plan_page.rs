@@ -19,7 +19,7 @@ pub const MAX_PAGE_SIZE: usize = 400_000;
 /// What the parts of a page may take of it. Together with the styles they are less than the whole.
 const LINEAGE_ROWS: usize = 60;
 const RADIUS_SIZE: usize = 40_000;
-const CHANGES_SIZE: usize = 180_000;
+const CHANGES_SIZE: usize = 100_000;
 const RESULTS_SIZE: usize = 60_000;
 const NOTES_SIZE: usize = 20_000;
 /// The most lines of one difference.
