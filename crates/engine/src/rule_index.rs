@@ -61,7 +61,7 @@ pub(crate) enum RuleLookup {
     Whole,
     /// Only what does not change: for rules that an object may once have met.
     Identity,
-    /// Nothing: whoever wants to know why a rule does not match has to ask it.
+    /// Nothing: to learn why a rule does not match, ask it.
     Kind,
 }
 

@@ -127,7 +127,7 @@ struct DictBody(RefCell<Entries>);
 
 #[derive(Debug)]
 enum Entries {
-    /// The data itself, and those maps and lists in it that a template asked for: each is one, whoever changes it.
+    /// The data itself, and those maps and lists in it that a template asked for: each is one, however it is changed.
     Shared(kiln_value::Map, Numbers, Vec<(Str, Dyn)>),
     Own(BTreeMap<Str, Dyn>),
 }

@@ -71,7 +71,7 @@ pub(crate) fn read(request: &ApiRequest, kind: &str) -> Result<RequestBody, Requ
     }
 }
 
-/// A body that is no object of any kind.
+/// A body that is not a Kubernetes object.
 pub(crate) fn unrecognized(request: &ApiRequest, kind: &str, why: &str) -> RequestFailure {
     RequestFailure::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): {why} ({})",

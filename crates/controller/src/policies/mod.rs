@@ -518,7 +518,7 @@ impl Record {
             let leaving = leaving(rule);
             let known = self.rules.get(&rule.id.rule);
             // A rule that begins to synchronise counts as new: what it made while it did not is not kept in step
-            // backwards, since nobody knows which edits of those objects were meant to stay.
+            // backwards, since it is unknown which edits of those objects were meant to stay.
             let starts_to_synchronise =
                 known.is_some_and(|known| !known.leaving.synchronize && leaving.synchronize);
             let RuleSince { revision, time } = match known {

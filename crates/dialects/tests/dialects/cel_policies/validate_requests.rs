@@ -33,7 +33,7 @@ fn what_failed_before_excuses_no_request_to_a_subresource() {
     }
 }
 
-/// An API server that answers access reviews: whoever is called jane may do it.
+/// An API server that answers access reviews: the user jane is allowed.
 #[derive(Default)]
 struct Reviews(RefCell<Vec<String>>);
 
